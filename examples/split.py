@@ -11,13 +11,13 @@ train.jsonl and test.jsonl, in the current folder or in --output; existing files
 """
 
 import argparse
+import json
 from pathlib import Path
 
 import numpy as np
 
 from isotrope.core import InputError
 from isotrope.data.schemas import read
-from isotrope.data.sources import record_line
 from isotrope.data.text.repeats import hash64, joined_groups, near_identical
 from isotrope.data.text.views import QUESTIONS
 
@@ -83,7 +83,10 @@ def main() -> None:
             if file == train:
                 kept = [text for text in kept if near_identical(text) not in asked]
             left_out += len(texts) - 2 - len(kept)
-            lines.append(record_line(texts[:2], {"negative": kept} if negatives else {}, 2))
+            names = ("anchor", "positive") if len(texts) > 1 else ("text",)
+            row = dict[str, object](zip(names, texts, strict=False))
+            row |= {"negative": kept} if negatives else {}
+            lines.append(json.dumps(row) + "\n")
         file.write_text("".join(lines), encoding="utf-8")
     print(f"{(~tested).sum()} pairs in train.jsonl, {tested.sum()} pairs in test.jsonl: {what}")
     if left_out:

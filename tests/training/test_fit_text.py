@@ -237,8 +237,8 @@ def test_the_same_data_goes_on_and_other_data_does_not(options: dict[str, Any]) 
         ([], "the data: give at least one record"),
         ([("a", "b"), ("a",)], "record 2 of the data has 1, but earlier records have 2"),
         (
-            [("a", 5)] * 9,
-            r"the data, line 1: choose a column of text; column '2' holds 5 \(int\), not text",
+            [("a", "b"), ("a", 5)] * 9,
+            r"the data, line 2: choose a column of text; column '2' holds 5 \(int\), not text",
         ),
         (["nowhere.txt"], "nowhere.txt: no such file"),
         (

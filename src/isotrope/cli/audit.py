@@ -113,8 +113,7 @@ def _is_images(data: str) -> bool:
 
 def _texts(data: str, options: dict[str, Any], settings: AuditCommandSettings) -> "Audit":
     ((file,),) = dataset_files([data]).values()  # FILE may be NAME=FILE, as for train
-    check = check_known if is_hub_name(Path(file)) else check_readable
-    check(Path(file))
+    (check_known if is_hub_name(Path(file)) else check_readable)(Path(file))
     if settings.dev not in ("auto", "none"):
         check_readable(Path(settings.dev))
     if not settings.plugin:

@@ -34,7 +34,7 @@ from typing import NamedTuple
 from isotrope.core.errors import InputError, place
 from isotrope.core.legible import counted, shortened
 from isotrope.data.lines import visible
-from isotrope.data.rows import Table, are_ids, cell_scores, cell_texts, mark, missing, number
+from isotrope.data.rows import Table, are_ids, cell_scores, cell_texts, mark, number
 from isotrope.data.table import SUFFIXES, files_of, open_table, plain_suffix, table_of
 
 _OTHERS = (
@@ -192,13 +192,11 @@ def _untitled(table: Table) -> Form:
 
 def _proposal(table: Table, choose: int) -> str:
     """Return a sentence that proposes to choose the columns with text in the first rows."""
-    rows = table.head()
 
-    def is_text(i: int) -> bool:
-        cells = [row[i] for row in rows if not missing(row[i])]
+    def is_text(cells: Sequence[object]) -> bool:
         return bool(cells) and all(isinstance(c, str) and number(c) is None for c in cells)
 
-    names = [name for i, name in enumerate(table.columns) if is_text(i) and "," not in name]
+    names = [name for name in table.columns if is_text(table.values(name)) and "," not in name]
     if not names:
         return "give a table with a column of text, because no column of this table holds text"
     first = "if the first line is data, put a header above it, or else " if table.how else ""

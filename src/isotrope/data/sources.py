@@ -118,16 +118,6 @@ def named_datasets(data: object) -> Mapping[str, object]:
     return data
 
 
-def record_line(texts: Sequence[str], more: Mapping[str, object], columns: int) -> str:
-    """Return texts and ``more`` as a line of JSON, with negatives if ``columns`` is above 2."""
-    row: dict[str, object] = {"text": texts[0]}
-    if len(texts) > 1:
-        row = {"anchor": texts[0], "positive": texts[1]}
-    if max(len(texts), columns) > 2:
-        row["negative"] = texts[2] if len(texts) == 3 else list(texts[2:])
-    return json.dumps({**row, **more}) + "\n"
-
-
 def write_records(
     data: object,
     columns: Sequence[str],
@@ -179,10 +169,14 @@ def _lines(reading: Reading, groups: str | None) -> Iterator[str]:
             more[groups or "label"] = record.group
         if reading.kind == "scored pairs":  # a column "positive" would not have scores
             names = ("sentence1", "sentence2", "score")
-            values = dict(zip(names, (*record.texts, *record.scores), strict=True))
-            yield json.dumps({**values, **more}) + "\n"
+            values = dict[str, object](zip(names, (*record.texts, *record.scores), strict=True))
+        elif len(form.texts) == 1:
+            values = {"text": record.texts[0]}
         else:
-            yield record_line(record.texts, more, len(form.texts))
+            anchor, positive, *others = record.texts
+            values = {"anchor": anchor, "positive": positive}
+            values |= {"negative": others} if len(form.texts) > 2 else {}
+        yield json.dumps({**values, **more}) + "\n"
 
 
 def read_all(data: object, columns: Sequence[str] = (), groups: str | None = None) -> Reading:

@@ -13,7 +13,6 @@ from isotrope.core.table import TitledTable
 from isotrope.data.schemas import read
 from isotrope.diagnostics.audit.alike import Alike
 from isotrope.diagnostics.audit.options import AuditSettings
-from isotrope.diagnostics.audit.push import Mined
 from isotrope.diagnostics.audit.rows import read_rows
 from isotrope.diagnostics.audit.run import audit_rows, checked_objective
 from isotrope.diagnostics.audit.texts import TextAudit
@@ -112,6 +111,49 @@ def test_files_begin_with_rows_without_hard_negatives(tmp_path: Path) -> None:
     assert [record.texts for record in again] == records
 
 
+@pytest.mark.parametrize("counts", [(1,), (2,), (1, 2), (0, 3)])
+def test_each_negative_is_a_column_of_texts(tmp_path: Path, counts: tuple[int, ...]) -> None:
+    json_of = pytest.importorskip("pyarrow.json")
+    records = [
+        (f"question {i}", f"answer {i}", *(f"{i} not {k}" for k in range(counts[i % len(counts)])))
+        for i in range(200)
+    ]
+    plain = planted()
+    audit = audit_rows(
+        read_rows([{"anchor": a, "positive": p, "negative": n} for a, p, *n in records]),
+        of(plain.anchors, plain.positives),
+        InfoNCE(),
+        AuditSettings(),
+        encoder="drawn",
+        uncovered=UNKNOWN,
+    )
+    path = tmp_path / "grouped.jsonl"
+    path.write_bytes(audit.files()["grouped.jsonl"])
+    names = [f"negative_{i + 1}" for i in range(max(counts))] if max(counts) > 1 else ["negative"]
+    types = {field.name: str(field.type) for field in json_of.read_json(path).schema}
+    assert types == dict.fromkeys(["anchor", "positive", *names], "string") | {"label": "int64"}
+    assert [record.texts for record in read([path], groups="label")] == records
+
+
+def test_single_texts_are_not_paired_by_labels_unless_asked(tmp_path: Path) -> None:
+    plain = planted()
+    audit = audit_rows(
+        read_rows([f"text {i}" for i in range(200)]),
+        of(plain.anchors, plain.positives, lengths=np.full((200, 1), 9)),
+        InfoNCE(),
+        AuditSettings(),
+        encoder="drawn",
+        uncovered=UNKNOWN,
+    )
+    path = tmp_path / "grouped.jsonl"
+    path.write_bytes(audit.files()["grouped.jsonl"])
+    texts = [(f"text {i}",) for i in range(200)]
+    assert [record.texts for record in read([path], groups="label")] == texts
+    assert [record.texts for record in read([path], columns=["anchor"])] == texts
+    with pytest.raises(InputError, match=r"choose columns by name: .*anchor"):
+        list(read([path]))
+
+
 def test_a_group_keeps_its_first_sound_row_with_all_hard_negatives() -> None:
     records = [(f"question {i}", f"answer {i}", f"negative {i}") for i in range(200)]
     records[21] = ("question 20", "answer 20", "another negative")
@@ -141,7 +183,7 @@ def test_a_group_keeps_its_first_sound_row_with_all_hard_negatives() -> None:
 def test_a_file_for_which_too_few_rows_are_left_is_not_written() -> None:
     audit = audited(InfoNCE(), mine=1, hardness=1.0)
     assert audit.unwritten == {}
-    nothing = Mined(np.zeros((1, 2), np.int64))
+    nothing = np.zeros((1, 2), np.int64)
     apart = {**audit.found, "apart": np.arange(199)}
     audit = replace(audit, found=apart, mined=nothing)
     assert list(audit.files()) == ["grouped.jsonl"]

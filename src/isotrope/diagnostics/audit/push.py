@@ -69,18 +69,6 @@ class Ledger:
 
 
 @dataclass(frozen=True)
-class Mined:
-    """Hard negatives of the rows, sorted by row and, within a row, from hardest to easiest.
-
-    Attributes:
-        rows: Numbers of two rows, int64 (m x 2): of the anchor, and of the row whose positive is
-            the negative.
-    """
-
-    rows: NDArray[np.int64]
-
-
-@dataclass(frozen=True)
 class Near:
     """The k nearest rows of each row, by each of four similarities.
 
@@ -233,19 +221,18 @@ def between(
 
 
 def mine(
-    book: Ledger,
-    groups: NDArray[np.int64],
-    marks: NDArray[np.uint64],
-    count: int,
-    *,
-    hardness: float = 0.3,
-) -> Mined:
+    book: Ledger, groups: NDArray[np.int64], marks: NDArray[np.uint64], count: int, hardness: float
+) -> NDArray[np.int64]:
     """Return up to ``count`` hard negatives of each row: the other rows that push it most.
 
     Rows that cause more than the share ``hardness`` of the push on the anchor are not used, because
     they are often false negatives. Rows of the anchor's group are not used either, nor rows whose
-    positive is also a positive of the anchor. ``marks`` has the hashes of anchors and positives
-    (n x 2); of several rows with the same positive, only the first is used.
+    positive is a positive of the anchor, or is one of its negatives already. ``marks`` has the
+    hashes of anchors and positives (n x 2).
+
+    Returns:
+        Numbers of two rows, m x 2: of the anchor, and of the row whose positive is the negative;
+        the negatives of a row from hardest to easiest.
     """
     partners = book.partners
     share = book.force / np.maximum(book.row_force, 1e-300)[:, None]
@@ -257,8 +244,8 @@ def mine(
     for place in range(1, partners.shape[1]):
         earlier = usable[:, :place] & (texts[:, :place] == texts[:, place, None])
         usable[:, place] &= ~earlier.any(axis=1)
-    row, place = np.nonzero(usable & (np.cumsum(usable, axis=1) <= count))
-    return Mined(np.stack([row, partners[row, place]], axis=1))
+    taken = np.nonzero(usable & (np.cumsum(usable, axis=1) <= count))
+    return np.stack([taken[0], partners[taken]], axis=1)
 
 
 def _separable(embedded: Embedded, objective: Objective) -> bool:

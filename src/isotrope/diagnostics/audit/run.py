@@ -140,8 +140,7 @@ def audit_rows(
     common["found"] |= find_texts(rows, embedded)
     mined = None
     if settings.mine:
-        marks, most = rows.marks[:, :2], settings.hardness
-        mined = mine(book, common["groups"], marks, settings.mine, hardness=most)
+        mined = mine(book, common["groups"], rows.marks[:, :2], settings.mine, settings.hardness)
     return TextAudit(
         rows=rows,
         encoder=encoder,

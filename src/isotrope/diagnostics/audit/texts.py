@@ -9,11 +9,14 @@
 
 Each row has an integer ``label``. Rows of one group, and rows that seem to belong together, have
 the same label. ``isotrope train --groups label`` and ``ObjectiveLoss(..., groups=True)`` in
-sentence-transformers do not push these rows apart. Files of fewer than 2 rows are not written.
+sentence-transformers do not push these rows apart. Single texts are in the column ``anchor``. Files
+of fewer than 2 rows are not written.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,9 +24,7 @@ from numpy.typing import NDArray
 
 from isotrope.core.legible import shortened
 from isotrope.core.table import TitledTable
-from isotrope.data.sources import record_line
 from isotrope.data.text.repeats import joined_groups
-from isotrope.diagnostics.audit.push import Mined
 from isotrope.diagnostics.audit.result import LISTED, Audit, of_listed
 from isotrope.diagnostics.audit.rows import PairedRows
 from isotrope.paradigm import registry
@@ -55,13 +56,14 @@ class TextAudit(Audit):
         limits: Two numbers of tokens: the length at which training cuts a text, and the largest
             length that the encoder can read.
         uncovered: The gain from whitening, as a dict with the fields of ``Uncovered``.
-        mined: Mined hard negatives; None if none were requested.
+        mined: Mined hard negatives, int64 (m x 2): numbers of two rows, of the anchor, and of the
+            row whose positive is the negative; None if none were requested.
     """
 
     rows: PairedRows
     limits: tuple[int, int]
     uncovered: Mapping[str, Any]
-    mined: Mined | None = None
+    mined: NDArray[np.int64] | None = None
 
     meanings: ClassVar[Mapping[str, str]] = {
         "apart": "the anchor is nearer to most other positives",
@@ -129,7 +131,7 @@ class TextAudit(Audit):
             "advice": list(self.advice()),
             "empty": self.rows.empty,
             "uncovered": dict(self.uncovered),
-            "mined": None if self.mined is None else len(self.mined.rows),
+            "mined": None if self.mined is None else len(self.mined),
         }
 
     def tables(self) -> list[TitledTable]:
@@ -198,12 +200,13 @@ class TextAudit(Audit):
 
     def files(self) -> dict[str, bytes]:
         """Return the files to train on, without ``unwritten``: a dict from names to contents."""
-        lines = {"cleaned.jsonl": [self._line(i) for i in self._sound().tolist()]}
-        lines["grouped.jsonl"] = [self._line(i) for i in range(len(self.rows))]
+        texts = self.rows.texts
+        rows = {"cleaned.jsonl": [(i, texts[i]) for i in self._sound().tolist()]}
+        rows["grouped.jsonl"] = list(enumerate(texts))
         if self.mined is not None:
-            lines["mined.jsonl"] = [self._line(i, j) for i, j in self.mined.rows.tolist()]
+            rows["mined.jsonl"] = [(i, (*texts[i][:2], texts[j][1])) for i, j in self.mined]
         without = self.unwritten
-        return {name: "".join(of).encode() for name, of in lines.items() if name not in without}
+        return {name: self._lines(own) for name, own in rows.items() if name not in without}
 
     @property
     def cleaned(self) -> str:
@@ -222,19 +225,23 @@ class TextAudit(Audit):
         """The files with too few rows: a dict from the file's name to a reason and a remedy."""
         counts = {"cleaned.jsonl": len(self._sound())}
         if self.mined is not None:
-            counts["mined.jsonl"] = len(self.mined.rows)
+            counts["mined.jsonl"] = len(self.mined)
         return {
             name: f"{name} is not written: fewer than two {_TOO_FEW[name]}"
             for name, count in counts.items()
             if count < 2
         }
 
-    def _line(self, row: int, negative: int | None = None) -> str:
-        """Return a row as a line of JSON; its hard negative is the positive of row ``negative``."""
-        texts = self.rows.texts[row]
-        if negative is not None:
-            texts = (*texts[:2], self.rows.texts[negative][1])
-        return record_line(texts, {"label": int(self.groups[row])}, self.rows.columns)
+    def _lines(self, rows: Sequence[tuple[int, tuple[str, ...]]]) -> bytes:
+        """Return rows, each with its number and texts, as lines of JSON."""
+        # A column has one type, so that datasets reads it: null fills missing negatives. A single
+        # text is no column "text", because texts with labels would become pairs by their labels.
+        count = max(len(texts) for _, texts in rows) - 2
+        negatives = ["negative"] if count == 1 else [f"negative_{i + 1}" for i in range(count)]
+        names = ["anchor", "positive", *negatives][: count + 2]
+        labels = self.groups.tolist()
+        lines = ({**dict(zip_longest(names, texts)), "label": labels[i]} for i, texts in rows)
+        return "".join(f"{json.dumps(line)}\n" for line in lines).encode()
 
     def _sound(self) -> NDArray[np.int64]:
         """Return the rows of ``cleaned.jsonl``: of each group, only the first pair."""
