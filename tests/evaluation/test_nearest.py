@@ -92,3 +92,11 @@ class TestNearestRows:
 
         assert peak(64) < 1.2 * peak(4)
         assert peak(64) < 16 * 8 * 20_000  # 64,000 rows x 50 similarities would be 25 MB
+
+    def test_one_query_copies_few_rows_of_the_corpus(self):
+        corpus = np.random.default_rng(0).normal(size=(20_000, 64)).astype(np.float32)
+        tracemalloc.start()
+        nearest_rows(corpus[:1], corpus, 20, tile=64_000)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 6 * 8 * 64_000  # one copy of the corpus in float64 would be 10 MB

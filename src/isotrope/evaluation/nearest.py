@@ -38,7 +38,8 @@ def nearest_rows(
         corpus: Embeddings of the corpus, m x d, an array or memory map; m is below 2^32. A row of
             zeros, or a row that is not finite, has cosine 0.
         top: Number k of rows to return for each query; all m rows if m is below k.
-        tile: Number of similarities to compute at a time; a similarity takes 24 bytes.
+        tile: Number of similarities to compute at a time; a similarity takes 24 bytes. It is also
+            the largest number of corpus values (rows times d) that are in memory in float64.
 
     Returns:
         A tuple of indices (n x k, int64) and cosines (n x k, float64, nine decimals), best first.
@@ -51,7 +52,7 @@ def nearest_rows(
 def _best(queries: np.ndarray, corpus: np.ndarray, top: int, tile: int) -> np.ndarray:
     """Return the keys of the best rows, n x k, best first."""
     anchors = _unit(queries)
-    width = max(1, tile // max(1, len(anchors)))
+    width = max(1, tile // max(1, *anchors.shape))
     best = np.empty((len(anchors), 0), dtype=np.int64)
     for first in range(0, len(corpus), width):
         rows = _unit(corpus[first : first + width])
