@@ -10,7 +10,12 @@ import torch
 from torch import Tensor
 
 from isotrope.measures.alignment import alignment
+from isotrope.measures.dimension_std import dimension_std
+from isotrope.measures.distance_gap import distance_gap, margin_gap
+from isotrope.measures.effective_rank import effective_rank
+from isotrope.measures.mean_cosine import mean_cosine
 from isotrope.measures.norms import mean_norm
+from isotrope.measures.opposite_halves import opposite_halves
 from isotrope.measures.uniformity import uniformity
 
 
@@ -85,6 +90,19 @@ def test_uniformity_needs_a_pair(n: int) -> None:
 def test_mean_norm() -> None:
     x = torch.tensor([[3.0, 4.0], [0.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
     assert float(mean_norm(x)) == 2.0
+
+
+OF_ROWS = [dimension_std, effective_rank, mean_cosine, mean_norm, uniformity]
+OF_PAIRS = [alignment, distance_gap, margin_gap, opposite_halves]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("measure", [*OF_ROWS, *OF_PAIRS])
+def test_half_precision_rounds_the_embeddings_but_no_result(measure, dtype: torch.dtype) -> None:
+    views = [rows(1024, 64, seed).to(dtype) + 1 for seed in range(1 + (measure in OF_PAIRS))]
+    found = measure(*views)
+    assert math.isfinite(found)
+    assert float(found) == float(measure(*(x.float() for x in views)))
 
 
 @pytest.mark.parametrize("name", ["alignment", "uniformity"])

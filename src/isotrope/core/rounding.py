@@ -18,6 +18,11 @@ def exact(x: Tensor) -> Tensor:
     return x.float() if x.device.type in WITHOUT_FLOAT64 else x.double()
 
 
+def at_least_float(x: Tensor) -> Tensor:
+    """Return ``x`` in float32, or unchanged if its dtype is wider."""
+    return x.float() if x.dtype.itemsize < 4 else x
+
+
 def norm(x: Tensor) -> float:
     """Return the norm of a tensor, or of the part that this process has, in little memory."""
     own = x.to_local() if hasattr(x, "to_local") else x

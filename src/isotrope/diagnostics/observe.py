@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from isotrope.core.rounding import exact
+from isotrope.core.rounding import at_least_float, exact
 from isotrope.core.terms import Against, Terms
 from isotrope.core.views import Views
 from isotrope.diagnostics.metrics import MEASURED
@@ -60,7 +60,7 @@ def measure(objective: Objective | None, views: Views) -> dict[str, float | None
         the anchor: at most a quarter of the mean distance from the anchor to all negatives, and
         the cosine is at least that of the positive or at least 0.999.
     """
-    views = views.detached().map(_wide)
+    views = views.detached().map(at_least_float)
     numbers: dict[str, float | None] = dict.fromkeys(MEASURED)
     numbers["norm"] = float(mean_norm(views.anchors))
     if len(views.anchors) > 1:
@@ -88,7 +88,7 @@ def measure_pairs(pairs: Pairs, terms: Terms, raw: Tensor) -> dict[str, float | 
 @torch.no_grad()
 def measure_unpaired(embeddings: Tensor) -> dict[str, float | None]:
     """Return the result of :func:`measure` for unnormalised embeddings without positives."""
-    raw = _wide(embeddings.detach())
+    raw = at_least_float(embeddings.detach())
     numbers: dict[str, float | None] = dict.fromkeys(MEASURED)
     numbers["norm"] = float(mean_norm(raw))
     if len(raw) > 1:
@@ -100,10 +100,6 @@ def measure_unpaired(embeddings: Tensor) -> dict[str, float | None]:
 
 def _mean_count(pairs: Pairs, against: Against) -> float:
     return float(exact(pairs.negative(against).sum(dim=1)).mean())
-
-
-def _wide(x: Tensor) -> Tensor:
-    return x.float() if x.dtype.itemsize < 4 else x
 
 
 def _components(terms: Terms, pairs: Pairs, raw: Tensor) -> dict[str, float | None]:

@@ -2,6 +2,7 @@
 
 from torch import Tensor
 
+from isotrope.core.rounding import at_least_float
 from isotrope.core.views import unit
 
 
@@ -19,5 +20,6 @@ def alignment(anchors: Tensor, positives: Tensor, alpha: float = 2.0) -> Tensor:
         >>> float(alignment(torch.eye(2), torch.eye(2).flip(0)))
         2.0
     """
-    square = (unit(anchors) - unit(positives)).square().sum(dim=1)
+    h, other = unit(at_least_float(anchors)), unit(at_least_float(positives))
+    square = (h - other).square().sum(dim=1)
     return square.pow(alpha / 2).mean()

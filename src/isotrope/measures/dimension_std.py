@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from isotrope.core.rounding import at_least_float
 from isotrope.core.views import unit
 
 
@@ -24,5 +25,5 @@ def dimension_std(embeddings: Tensor) -> Tensor:
     """
     if not len(embeddings):
         raise ValueError("give at least one embedding for a standard deviation; found 0 rows")
-    h = unit(embeddings)
+    h = unit(at_least_float(embeddings))
     return torch.std(h, dim=0, correction=0).mean()

@@ -2,6 +2,7 @@
 
 from torch import Tensor
 
+from isotrope.core.rounding import at_least_float
 from isotrope.core.views import unit
 
 
@@ -20,7 +21,7 @@ def mean_cosine(embeddings: Tensor) -> Tensor:
         >>> float(mean_cosine(torch.tensor([[2.0, 0.0], [0.0, 1.0], [3.0, 0.0]]).double()))
         0.3333333333333333
     """
-    h, n = unit(embeddings), len(embeddings)
+    h, n = unit(at_least_float(embeddings)), len(embeddings)
     if n < 2:
         raise ValueError(f"give at least two embeddings for a mean cosine; found {n}")
     return (h.sum(dim=0).square().sum() - h.square().sum()) / (n * (n - 1))

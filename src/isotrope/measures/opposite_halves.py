@@ -9,7 +9,7 @@ import math
 import torch
 from torch import Tensor
 
-from isotrope.core.rounding import rounding
+from isotrope.core.rounding import at_least_float, rounding
 from isotrope.core.views import unit
 
 
@@ -39,9 +39,8 @@ def opposite_halves(anchors: Tensor, positives: Tensor, angle: float = math.pi /
         raise ValueError("give at least one pair of embeddings; found none")
     if not 0 <= angle <= math.pi:
         raise ValueError(f"give an angle between 0 and pi; found {angle}")
-    dtype = torch.promote_types(anchors.dtype, torch.float32)
-    h, other = (unit(x.detach().to(dtype)) for x in (anchors, positives))
+    h, other = (unit(at_least_float(x.detach())) for x in (anchors, positives))
     cosine = (h * other).sum(dim=1)
     # by more than rounding: orthogonal pairs are not beyond a right angle
-    beyond = cosine < math.cos(angle) - rounding(dtype, h.shape[1])
-    return beyond.to(dtype).masked_fill(cosine.isnan(), torch.nan).mean()
+    beyond = cosine < math.cos(angle) - rounding(h.dtype, h.shape[1])
+    return beyond.to(h.dtype).masked_fill(cosine.isnan(), torch.nan).mean()

@@ -5,6 +5,7 @@ import math
 import torch
 from torch import Tensor
 
+from isotrope.core.rounding import at_least_float
 from isotrope.core.views import unit
 
 
@@ -26,7 +27,7 @@ def uniformity(embeddings: Tensor, t: float = 2.0, *, block: int = 1024) -> Tens
     n = len(embeddings)
     if n < 2:
         raise ValueError(f"give at least two embeddings for a uniformity; found {n}")
-    h = unit(embeddings)
+    h = unit(at_least_float(embeddings))
     parts = []
     for start in range(0, n, block):
         rows = h[start : start + block]

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from isotrope.core.rounding import exact
+from isotrope.core.rounding import at_least_float, exact
 from isotrope.paradigm.compared import BALANCED, Compared, even, imbalance
 from isotrope.paradigm.graph import Node, Similarity
 
@@ -39,10 +39,10 @@ def _sides(given: Similarity) -> list[_Side]:
     if given.gradient is None or given.a is None or given.b is None:
         return []
     operation = given.operation
-    a, b, g = (_wide(x.detach()) for x in (given.a, given.b, given.gradient))
+    a, b, g = (at_least_float(x.detach()) for x in (given.a, given.b, given.gradient))
     g = g * given.alpha
-    value = None if given.value is None else _wide(given.value.detach())
-    parts = [_wide(p).reshape(g.shape) * given.alpha for p in given.parts.values()]
+    value = None if given.value is None else at_least_float(given.value.detach())
+    parts = [at_least_float(p).reshape(g.shape) * given.alpha for p in given.parts.values()]
     if given.whole:
         g, parts = g.expand(len(a)), []
     normal = _normal(operation, a, b, g, value, parts)
@@ -128,10 +128,6 @@ def _normal(
                 target[i, j] = target[j, i] = numbers
             return a, a, distances, full, []
     return _rowwise(a, b, g, value)
-
-
-def _wide(x: Tensor) -> Tensor:
-    return x.float() if x.dtype.itemsize < 4 else x
 
 
 def _rowwise(a: Tensor, b: Tensor, g: Tensor, value: Tensor | None) -> Normal | None:
@@ -254,7 +250,7 @@ def _summed(given: Similarity) -> float:
     if not given.tokens or given.a is None or given.b is None or given.gradient is None:
         return 1.0
     on = (given.gradient != 0).sum(dim=(-2, -1))
-    sides = [_wide(x.detach()).reshape(-1, x.shape[-1]) for x in (given.a, given.b.mT)]
+    sides = [at_least_float(x.detach()).reshape(-1, x.shape[-1]) for x in (given.a, given.b.mT)]
     x, y = (side[side.any(dim=1)] for side in sides)  # padding is often 0
     if not bool(on.any()) or not even(x) or not even(y):
         return 1.0

@@ -9,13 +9,14 @@ from torch import Tensor, nn
 from isotrope.core.distributed import all_reduce_sum
 from isotrope.core.errors import InputError
 from isotrope.core.hyper import Hyper, Paper
+from isotrope.core.rounding import at_least_float
 from isotrope.core.views import Views
 from isotrope.data.images.augment import Augment, two_views
 from isotrope.encoders.heads import DINOHead
 from isotrope.encoders.momentum import Momentum
 from isotrope.objectives import dino
 from isotrope.paradigm.objective import Objective
-from isotrope.training.images.method import ImageMethod, Options, at_least_float
+from isotrope.training.images.method import ImageMethod, Options
 from isotrope.training.recipe import Recipe
 
 

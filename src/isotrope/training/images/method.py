@@ -24,6 +24,7 @@ from isotrope.core.distributed import (
     world_size,
 )
 from isotrope.core.hyper import Paper, check
+from isotrope.core.rounding import at_least_float
 from isotrope.core.views import Views
 from isotrope.data.images.augment import Augment, two_views
 from isotrope.data.images.batches import ImageBatch
@@ -286,8 +287,7 @@ def measure(objective: Objective, views: Views, features: Tensor) -> dict[str, f
 
     ``norm_backbone`` is the mean norm of the encoder's features on all processes.
     """
-    dtype = torch.promote_types(features.dtype, torch.float32)
-    norms = torch.linalg.vector_norm(features, dim=1, dtype=dtype)
+    norms = torch.linalg.vector_norm(at_least_float(features), dim=1)
     count = torch.full_like(norms.sum(), len(norms))
     mean = float(all_reduce_sum(norms.sum()) / all_reduce_sum(count))
     return {**observe.measure(objective, views), "norm_backbone": mean}
@@ -301,8 +301,3 @@ def _cut_heads(module: nn.Module, c: float, what: Literal["weights", "all"]) -> 
             _cut_heads(child, c, what)
         else:
             cut_initialize(child, c, what=what)
-
-
-def at_least_float(x: Tensor) -> Tensor:
-    """Return ``x`` in float32, or unchanged if its dtype is wider."""
-    return x.float() if x.dtype.itemsize < 4 else x
