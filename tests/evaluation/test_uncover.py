@@ -83,6 +83,19 @@ def test_a_covariance_of_too_few_texts_is_not_measured() -> None:
     assert "whitening needs 640 texts that are not scored (2 for each dimension)" in found.sentence
 
 
+def test_a_wide_encoder_reads_more_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("isotrope.evaluation.uncover._TEXTS", 10)
+
+    class Wide:
+        def encode(self, texts):
+            draws = (np.random.default_rng(zlib.crc32(text.encode())) for text in texts)
+            return np.stack([draw.normal(size=160) for draw in draws])
+
+    found = uncover_records(Wide(), RECORDS, "pairs")
+    assert found.raw is not None
+    assert found.texts == 2 * 2 * 160
+
+
 def test_an_encoder_of_one_point_is_not_measured() -> None:
     class Point:
         def encode(self, texts):

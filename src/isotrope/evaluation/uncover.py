@@ -42,7 +42,7 @@ ROWS_PER_DIMENSION = 2
 """Number of texts needed for each dimension; with fewer, the covariance is mostly noise."""
 
 _SCORED = 1000  # largest number of records that are scored
-_TEXTS = 4000  # largest number of records that give mean and covariance
+_TEXTS = 4000  # number of records that give mean and covariance, if the encoder needs no more
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,11 @@ class Uncovered:
     high: float | None = None
     mean_cosine: float | None = None
     texts: int = 0
+
+
+def records_to_read(dimension: int) -> int:
+    """Return how many records give mean and covariance of an encoder of this dimension."""
+    return max(_TEXTS, ROWS_PER_DIMENSION * dimension)
 
 
 def uncover(
@@ -156,9 +161,10 @@ def uncover_records(
     queries = [prompts[0] + text for text in data.queries]
     corpus = [prompts[1] + text for text in data.corpus]
     data = replace(data, queries=queries, corpus=corpus)
+    last = scored + records_to_read(embed(encoder, queries[:1]).shape[1])
     others = [
         prompt + text
-        for i in order[scored : scored + _TEXTS]
+        for i in order[scored:last]
         for prompt, text in zip(prompts, records[i], strict=False)
     ]
     own = {*queries, *corpus}

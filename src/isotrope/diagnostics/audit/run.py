@@ -27,7 +27,7 @@ from isotrope.diagnostics.audit.texts import TextAudit
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.dev_score import dev_metric_of_file
 from isotrope.evaluation.embed import CachedEncoder
-from isotrope.evaluation.uncover import Uncovered, uncover, uncover_records
+from isotrope.evaluation.uncover import Uncovered, records_to_read, uncover, uncover_records
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from isotrope.diagnostics.audit.options import AuditSettings
 
 _PARTNERS = 20  # partners of a row that the ledger keeps
-_STATISTICS = 4_000  # records whose mean and covariance whiten the texts of another dev set
 _CHOICE = 4  # partners to keep for each requested hard negative, because some are not used
 
 
@@ -93,7 +92,8 @@ def audit_texts(
     embedded = embed_rows(encoder, rows, max_length=limit, prompts=prompts, seed=seed)
     uncovered = Uncovered("unknown", "there is no dev set")
     if metric is not None:
-        texts = [text for record in rows.texts[:_STATISTICS] for text in record[:2]]
+        records = rows.texts[: records_to_read(encoder.dimension)]
+        texts = [text for record in records for text in record[:2]]
         uncovered = uncover(encoder, texts, name=metric.name, score=metric.score)
     elif settings.dev == "auto":
         grouped = settings.groups is not None
