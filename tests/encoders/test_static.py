@@ -12,7 +12,7 @@ from isotrope.core.errors import InputError
 from isotrope.encoders.sentence import SentenceEncoder
 from tests.training.conftest import sentences
 
-TEXTS = ["a tall ship sails", "", "bread", "doors of a house " * 60]
+TEXTS = ["a tall ship sails", "", "bread", "doors of a house " * 60 + "bread"]
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +35,22 @@ def test_it_is_what_sentence_transformers_has(folder: Path, tmp_path: Path) -> N
     same(encoder, folder)
     encoder.save(tmp_path / "again")
     same(encoder, tmp_path / "again")
+
+
+@pytest.mark.parametrize(("limit", "side"), [(None, "right"), (8, "left"), (32, "right")])
+def test_it_is_saved_with_its_new_length(
+    folder: Path, tmp_path: Path, limit: int | None, side: str
+) -> None:
+    model = SentenceTransformer(str(folder), device="cpu")
+    if limit is not None:
+        model[0].tokenizer.enable_truncation(limit, direction=side)
+    encoder = SentenceEncoder(model, "m")
+    before = encoder.encode(TEXTS)
+    encoder.extend(16)
+    encoder.save(tmp_path / "again")
+    same(encoder, tmp_path / "again")
+    assert SentenceEncoder.load(tmp_path / "again").max_length == 16
+    assert np.abs(encoder.encode(TEXTS) - before).max() > 1e-3
 
 
 def test_it_trains(folder: Path, tmp_path: Path) -> None:

@@ -261,7 +261,10 @@ class SentenceEncoder(nn.Module):
     def extend(self, max_length: int) -> None:
         """Set the maximum length of texts in tokens. :meth:`save` saves this length."""
         self.max_length = max_length
-        if max_length < UNLIMITED and not is_static(self.model[0]):
+        first: Any = self.model[0]
+        if max_length < UNLIMITED and is_static(first):
+            first.tokenizer.enable_truncation(max_length, direction=self.tokenizer.truncation_side)
+        elif max_length < UNLIMITED:
             self.model.max_seq_length = max_length
 
     @torch.inference_mode()
