@@ -210,6 +210,14 @@ class TestWords:
         found = BM25().places(["?", "", "\N{SLIGHTLY SMILING FACE}", "unheard"], corpus, 3)
         assert found.tolist() == [[*range(len(corpus))]] * 4
 
+    @pytest.mark.parametrize("top", [1, 5, 17, 40, 99])
+    def test_in_a_tie_the_lower_index_comes_first(self, top):
+        pytest.importorskip("bm25s")
+        counts = np.random.default_rng(0).integers(0, 4, 40)
+        corpus = [" ".join(["x"] * n + ["y"] * (4 - n)) for n in counts]
+        found = BM25().places(["x"], corpus, top)
+        assert found.tolist() == [sorted(range(40), key=lambda i: (-counts[i], i))[:top]]
+
 
 class TestPrompts:
     @pytest.fixture

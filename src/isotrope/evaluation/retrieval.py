@@ -273,4 +273,12 @@ class BM25:
         if some := any(documents):  # a text of signs has no words
             ranking.index(documents, show_progress=False)
         scored = (ranking.get_scores(words) if some and words else none for words in asked)
-        return np.stack([np.argsort(-scores, kind="stable")[:top] for scores in scored])
+        return np.stack([_highest(scores, min(top, len(corpus))) for scores in scored])
+
+
+def _highest(scores: np.ndarray, top: int) -> np.ndarray:
+    """Return the indices of the ``top`` highest scores, best first; in a tie, the lower index."""
+    least = np.partition(scores, -top)[-top]
+    above, ties = np.flatnonzero(scores > least), np.flatnonzero(scores == least)
+    order = np.argsort(-scores[above], kind="stable")
+    return np.concatenate([above[order], ties])[:top]
