@@ -1,6 +1,7 @@
 """Paired bootstrap: correlations, intervals and p-values against plain loops and known cases."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,9 @@ from isotrope.core.errors import InputError
 from isotrope.core.result import Result
 from isotrope.evaluation.compare import compare_results
 from isotrope.evaluation.sts import spearman
-from isotrope.measures.bootstrap import bootstrap_spearman, holm, shown_p
+from isotrope.evaluation.tables import tables
+from isotrope.measures import bootstrap
+from isotrope.measures.bootstrap import bootstrap_spearman, holm, intervals, shown_p
 
 NAMES = ("STS12", "STS13")
 
@@ -38,13 +41,41 @@ def test_ranks_of_a_resample_are_those_of_the_repeated_pairs() -> None:
     gold, one = rng.integers(0, 6, 30) / 2, rng.normal(size=30)
     tied = np.round(one)
     counts = np.stack([np.bincount(rng.integers(30, size=30), minlength=30) for _ in range(20)], 1)
-    found = bootstrap_spearman([one, tied, np.ones(30)], gold, counts.astype(float))
+    found = bootstrap_spearman([one, tied, np.ones(30)], gold, [counts.astype(float)])
     assert found.shape == (3, 20)
     for b in range(20):
         places = np.repeat(np.arange(30), counts[:, b])
         for row, scores in zip(found, (one, tied), strict=False):
             assert row[b] == pytest.approx(spearman(scores[places], gold[places]), abs=1e-12)
     assert (found[2] == 0).all()  # nothing is ranked
+
+
+def test_values_are_sorted_once_for_all_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    results, sizes, unique = [scored("a", 1), scored("b", 2)], [], np.unique
+
+    def counted(values, **options):
+        sizes.append(len(values))
+        return unique(values, **options)
+
+    monkeypatch.setattr("isotrope.measures.bootstrap._HELD", 800)  # blocks of two resamples
+    monkeypatch.setattr(np, "unique", counted)
+    compare_results(results, resamples=20)
+    assert sizes.count(400) == len(NAMES) * (1 + len(results))
+
+
+def test_all_scores_of_a_table_have_the_same_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, blocks = np.random.default_rng(0), []
+    rows = [rng.random(300), rng.random(300) > 0.5, rng.random(300).astype(np.float32)]
+    alone = [intervals(row[None])[0] for row in rows]
+    draw = bootstrap.resampled
+    monkeypatch.setattr(bootstrap, "resampled", lambda *args: blocks.append(args) or draw(*args))
+    assert intervals(np.stack(rows)) == alone
+    result = Result("knn", "x", {"knn_top1": 1, "knn_top5": 1}, {"knn": {"top1": 1, "top5": 1}})
+    shown = tables(replace(result, items={"knn_top1": rows[0], "knn_top5": rows[1]}))
+    assert [line.split()[2:] for line in shown.splitlines()[2:4]] == [
+        [f"{100 * bound:.2f}" for bound in of.values()] for of in alone[:2]
+    ]
+    assert len(blocks) == 2
 
 
 def test_a_printed_comparison_is_a_table() -> None:

@@ -12,7 +12,7 @@ the opposite sign. Holm's method corrects the p-values for the number of compari
 
 import os
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -36,7 +36,7 @@ from isotrope.measures.bootstrap import (
     resampled,
 )
 
-_Statistic = Callable[[np.ndarray], np.ndarray]  # counts (n x b) to scores of all models (m x b)
+_Statistic = Callable[[Iterable[np.ndarray]], np.ndarray]  # resamples to scores of models (m x b)
 
 
 class _Resampled(NamedTuple):
@@ -155,8 +155,8 @@ def _draws(results: Sequence[Result], resamples: int, seed: int) -> dict[str, _R
     draws = {}
     for name, (rows, statistic) in _statistics(results).items():
         rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
-        blocks = [statistic(counts) for counts in resampled(rng, rows.shape[1], resamples)]
-        scores = np.concatenate(blocks, axis=1) * (100 if name in tasks else 1)
+        scores = statistic(resampled(rng, rows.shape[1], resamples))
+        scores *= 100 if name in tasks else 1
         draws[name] = _Resampled(scores, (rows[1:] != rows[0]).sum(axis=1))
     ordered: dict[str, _Resampled] = {}
     for average, score in AVERAGES.items():

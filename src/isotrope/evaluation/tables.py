@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from isotrope.core.legible import shortened
 from isotrope.core.result import Result
 from isotrope.core.table import TitledTable, table
@@ -47,14 +49,17 @@ def tables(result: Result) -> str:
 
 def _listed(kind: str, result: Result) -> str:
     """Return the scores of one kind, one on each line; below them, remarks on the data."""
-    details = result.details[kind]
-    values = []
+    details, shown, items = result.details[kind], {}, {}
     for name, value in details.items():
         metric = next((m for m in (name, f"{kind}_{name}") if m in result.metrics), None)
         if value is not None and metric is not None:
-            items = result.items.get(metric)
-            bounds = ({} if items is None else intervals(items[None])[0]).values()
-            values.append([name, *(f"{100 * number:.2f}" for number in (value, *bounds))])
+            shown[name] = [value]
+            if metric in result.items:
+                items[name] = result.items[metric]
+    bounds_of = intervals(np.stack(list(items.values()))) if items else []
+    for name, bounds in zip(items, bounds_of, strict=True):
+        shown[name] += bounds.values()
+    values = [[name, *(f"{100 * number:.2f}" for number in row)] for name, row in shown.items()]
     width = max((len(row) for row in values), default=2)
     filled = [[*row, *["-"] * (width - len(row))] for row in values]
     lines = [table([kind, "x 100", "from", "to"][:width], filled)]

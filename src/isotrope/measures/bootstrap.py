@@ -4,7 +4,7 @@ To make a resample, examples are drawn with replacement from the n scored exampl
 models are scored on the same resamples. Spearman's correlation uses the ranks in a resample.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -25,7 +25,7 @@ def resampled(rng: np.random.Generator, size: int, resamples: int) -> Iterator[n
 
 
 def bootstrap_spearman(
-    predicted: Sequence[np.ndarray], gold: np.ndarray, counts: np.ndarray
+    predicted: Sequence[np.ndarray], gold: np.ndarray, blocks: Iterable[np.ndarray]
 ) -> np.ndarray:
     """Return Spearman's correlation of every model in every resample.
 
@@ -35,35 +35,43 @@ def bootstrap_spearman(
     Args:
         predicted: The scores of n pairs by each of m models.
         gold: Human scores of the n pairs.
-        counts: How often each of n pairs is in each of b resamples, n x b. Each column sums to n.
+        blocks: How often each of n pairs is in each resample, as :func:`resampled` yields it.
 
     Returns:
-        Correlation of each model in each resample, m x b; 0 where all scores are equal.
+        Correlation of each model in each of b resamples, m x b; 0 where all scores are equal.
     """
-    y = _centred_ranks(gold, counts)
-    weighted = counts * y
-    length = np.einsum("nb,nb->b", weighted, y)
-    correlations = []
-    for scores in predicted:
-        x = _centred_ranks(scores, counts)
-        product = np.einsum("nb,nb->b", weighted, x)
-        norm = np.sqrt(np.einsum("nb,nb->b", counts, x * x) * length)
-        correlations.append(np.divide(product, norm, out=np.zeros_like(product), where=norm > 0))
-    return np.stack(correlations)
+    places, draws = [_places(values) for values in (gold, *predicted)], []
+    for counts in blocks:
+        ranks = (_centred_ranks(*each, counts) for each in places)
+        weighted = counts * (y := next(ranks))
+        length = np.einsum("nb,nb->b", weighted, y)
+        rows = []
+        for x in ranks:
+            product = np.einsum("nb,nb->b", weighted, x)
+            norm = np.sqrt(np.einsum("nb,nb->b", counts, x * x) * length)
+            rows.append(np.divide(product, norm, out=np.zeros_like(product), where=norm > 0))
+        draws.append(np.stack(rows))
+    return np.concatenate(draws, axis=1)
 
 
-def bootstrap_mean(rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return the mean of each row (m x n) in each resample, m x b; ``resampled`` gives counts."""
-    return np.asarray(rows @ counts / rows.shape[1])
+def bootstrap_mean(rows: np.ndarray, blocks: Iterable[np.ndarray]) -> np.ndarray:
+    """Return the mean of each row (m x n) in each resample of ``resampled``, m x b."""
+    return np.concatenate([rows @ counts / rows.shape[1] for counts in blocks], axis=1)
 
 
-def _centred_ranks(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return the rank of each value in each resample, minus the mean rank: n x b."""
+def _places(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return each value's place among the different values, the order, and where runs begin."""
     _, where = np.unique(values, return_inverse=True)
     order = np.argsort(where, kind="stable")
-    starts = np.flatnonzero(np.diff(where[order], prepend=-1))
+    return where, order, np.flatnonzero(np.diff(where[order], prepend=-1))
+
+
+def _centred_ranks(
+    where: np.ndarray, order: np.ndarray, starts: np.ndarray, counts: np.ndarray
+) -> np.ndarray:
+    """Return the rank of each value in each resample, minus the mean rank: n x b."""
     equal = np.add.reduceat(counts[order], starts, axis=0)
-    rank = np.cumsum(equal, axis=0) - (equal + values.size) / 2
+    rank = np.cumsum(equal, axis=0) - (equal + len(where)) / 2
     return np.asarray(rank[where])
 
 
@@ -80,8 +88,7 @@ def holm(values: Sequence[float]) -> list[float]:
 def intervals(rows: np.ndarray) -> list[dict[str, float]]:
     """Return for each row of scores a dict with its confidence bounds, ``low`` and ``high``."""
     blocks = resampled(np.random.default_rng(0), rows.shape[1], RESAMPLES)
-    draws = np.concatenate([bootstrap_mean(rows, counts) for counts in blocks], axis=1)
-    return [interval(row) for row in draws]
+    return [interval(row) for row in bootstrap_mean(rows, blocks)]
 
 
 def interval(draws: np.ndarray) -> dict[str, float]:

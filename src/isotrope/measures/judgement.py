@@ -284,14 +284,10 @@ def _differences(history: DevHistory, start: int, others: list[int]) -> dict[int
 def _draws(evaluations: list[DevEvaluation], resamples: int) -> np.ndarray:
     """Return the scores of m evaluations of the same examples in b resamples, m x b."""
     gold, rows = evaluations[0].gold, [np.asarray(e.items, np.float64) for e in evaluations]
-    rng = np.random.default_rng(zlib.crc32(b"dev"))
-    blocks = [
-        bootstrap_mean(np.stack(rows), counts)
-        if gold is None
-        else bootstrap_spearman(rows, gold, counts)
-        for counts in resampled(rng, len(rows[0]), resamples)
-    ]
-    return np.asarray(100 * np.concatenate(blocks, axis=1))
+    blocks = resampled(np.random.default_rng(zlib.crc32(b"dev")), len(rows[0]), resamples)
+    if gold is None:
+        return 100 * bootstrap_mean(np.stack(rows), blocks)
+    return 100 * bootstrap_spearman(rows, gold, blocks)
 
 
 def _measurable(number: Mapping[str, float], sign: int) -> bool:
