@@ -10,6 +10,7 @@ from isotrope.data.text.repeats import (
     groups_of,
     hash64,
     joined_groups,
+    letters,
     mark_repeated,
     near_identical,
     read_part,
@@ -24,6 +25,10 @@ from isotrope.data.text.repeats import (
         ("ﬁne ½", "fine 1⁄2"),
         ("Ａ１", "a1"),
         ("über-all", "Über all"),
+        ("It was 2019.", "it was: 2019"),
+        ("COVID-19?", "covid 19"),
+        ("run `ls` first", "Run 'ls' first"),
+        ("\N{MINUS SIGN}5 ½", "-5 1/2"),
     ],
 )
 def test_near_identical(one: str, other: str) -> None:
@@ -35,6 +40,21 @@ def test_near_identical(one: str, other: str) -> None:
 )
 def test_different(one: str, other: str) -> None:
     assert near_identical(one) != near_identical(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        *[("C++", "C#"), ("C", "C#"), ("x > 0", "x < 0"), ("a & b", "a | b"), ("a", "*a")],
+        *[("1.5 mg", "15 mg"), ("1,5", "15"), ("-5", "5"), ("f(-3)", "f(3)"), ("x[2:]", "x[:2]")],
+        *[("a != b", "a = b"), ("a -> b", "a > b"), ("/tmp/a", "tmp/a"), (r"\d", "d")],
+        *[("$100", "100%"), ("€1", "£1"), ("5°", "5"), ("ok 👍", "ok 👎")],
+    ],
+)
+def test_signs_of_code_numbers_and_prices_tell_texts_apart(one: str, other: str) -> None:
+    assert near_identical(one) != near_identical(other)
+    assert near_identical(one + " é") != near_identical(other + " é")  # not ASCII
+    assert letters(one) == letters(other)  # what is held out does not depend on signs
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Hashes texts, and finds equal and near-identical texts."""
 
 import hashlib
+import re
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -12,24 +13,49 @@ CHUNK = 1 << 16
 """Number of records that are read from an array file at once."""
 
 _BUCKET = 1 << 20  # about how many different hashes are in memory while repetitions are found
-_ASCII_DROPPED = bytes(c for c in range(128) if not chr(c).isalnum())
+
+# punctuation, which counts only before a digit, "=" or ">": 1.5, -5, 12:30, !=, ->; a hyphen after
+# a letter, as in GPT-4, never counts
+_PUNCTUATION = re.compile(r"[.,:!-](?![\d=>])|(?<=[^\W\d_])-(?=\d)")
+_SAME = str.maketrans("\N{FRACTION SLASH}\N{MINUS SIGN}", "/-")
+
+
+def _counts(character: str) -> bool:
+    """Return whether a character tells two texts apart; :data:`_PUNCTUATION` removes more."""
+    return character in "#%&*/@\\.,:!-" or (
+        unicodedata.category(character)[0] in "LNMS" and character != "`"
+    )
+
+
+_ASCII_DROPPED = bytes(c for c in range(128) if not _counts(chr(c)))
 
 
 def near_identical(text: str) -> bytes:
     """Return a key of the text; two texts with the same key are near-identical.
 
     The key has the letters, digits and combining marks (vowels and tones of many scripts) of the
-    text, NFKC-normalised and case-folded. If a text has no such characters, the key is the text.
+    text, NFKC-normalised and case-folded. It also has signs that matter in code, mathematics and
+    prices: symbols, ``#%&*/@`` and backslashes, and ``.,:!-`` before a digit, ``=`` or ``>``. If a
+    text has none of these characters, the key is the text.
 
     >>> near_identical("Don't panic!") == near_identical("DON'T  PANIC")
     True
+    >>> near_identical("x > -1.5") == near_identical("x < 15")
+    False
     """
     if text.isascii():
-        letters = text.lower().encode().translate(None, _ASCII_DROPPED)
+        key = _PUNCTUATION.sub("", text.lower()).encode().translate(None, _ASCII_DROPPED)
     else:
-        folded = unicodedata.normalize("NFKC", text).casefold()
-        letters = "".join(c for c in folded if unicodedata.category(c)[0] in "LNM").encode()
-    return letters or text.encode()
+        folded = unicodedata.normalize("NFKC", text).casefold().translate(_SAME)
+        key = "".join(filter(_counts, _PUNCTUATION.sub("", folded))).encode()
+    return key or text.encode()
+
+
+def letters(text: str) -> bytes:
+    """Return the letters, digits and marks of :func:`near_identical`, or the key if it has none."""
+    key = near_identical(text)
+    kept = (c for c in key.decode() if unicodedata.category(c)[0] in "LNM")
+    return "".join(kept).encode() or key
 
 
 def hash64(content: bytes, key: bytes = b"") -> int:
@@ -38,7 +64,7 @@ def hash64(content: bytes, key: bytes = b"") -> int:
 
 
 def group_mark(group: str, anchor: str) -> int:
-    """Return a hash of the group; for an empty group, of the anchor's letters and digits."""
+    """Return a hash of the group; for an empty group, of the anchor's key."""
     return hash64(group.encode(), b"group") if group else hash64(near_identical(anchor))
 
 

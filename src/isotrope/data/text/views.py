@@ -15,7 +15,7 @@ import numpy as np
 
 from isotrope.core.errors import InputError, place
 from isotrope.data.schemas import Record
-from isotrope.data.text.repeats import hash64, joined_groups, near_identical
+from isotrope.data.text.repeats import hash64, joined_groups, letters, near_identical
 
 Views = Literal["dropout", "adjacent", "pairs"]
 ViewsName = Literal["auto", "dropout", "adjacent", "pairs"]
@@ -117,7 +117,7 @@ def held_out_alone(holdout: float, seed: int) -> Callable[[str], bool]:
     if not holdout:
         return lambda anchor: False
     threshold, key = holdout * 2.0**64, str(seed).encode()
-    return lambda anchor: hash64(near_identical(anchor), key) < threshold
+    return lambda anchor: hash64(letters(anchor), key) < threshold
 
 
 @dataclass
