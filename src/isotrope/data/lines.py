@@ -55,12 +55,16 @@ def most_unpacked(packed: int) -> int:
     return max(RATIO * packed, _SMALL)
 
 
-def refuse_bomb(path: Path, size: int, packed: int) -> None:
-    """Raise an error if a file unpacks to far more bytes than text does."""
-    if size > most_unpacked(packed):
+def refuse_bomb(path: Path, size: int, packed: int, *, cells: int = 0) -> None:
+    """Raise an error if a file unpacks to far more bytes than text does.
+
+    Each of ``cells`` may hold a text of usual length: a table may store one text for many rows.
+    """
+    if size > most_unpacked(packed) + cells * MAX_CHARACTERS:
         raise InputError(
-            f"{place(path)}: if you trust this file, unpack it yourself; it is not read, because "
-            f"it unpacks to more than {RATIO} times its size (text: 3 to 50 times)"
+            f"{place(path)}: if you trust this file, unpack it or write it without compression; it "
+            f"is not read, because it unpacks to more than {RATIO} times its size (text: 3 to 50 "
+            "times)"
         )
 
 

@@ -136,11 +136,11 @@ def _arrow(path: Path, suffix: str) -> Table:
             for batch in opened()[1](list(dict.fromkeys(names))):
                 batch.validate(full=True)  # offsets that lead out of a buffer would end the process
                 size = batch.nbytes + batch.num_rows
-                refuse_bomb(path, unpacked + size, packed)
+                refuse_bomb(path, size, packed)
                 for start in range(0, batch.num_rows, rows := _at_once(size, packed)):
                     values = batch.slice(start, rows).to_pydict()
                     unpacked += _extent(values)  # the real size; the declared one may be wrong
-                    refuse_bomb(path, unpacked, packed)
+                    refuse_bomb(path, unpacked, packed, cells=number * len(names))
                     for row in zip(*(values[name] for name in names), strict=True):
                         number += 1
                         yield number, row
