@@ -359,6 +359,22 @@ def test_compressed_text(tmp_path: Path, compressed: str) -> None:
         records(read([plain]))
 
 
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_other_keys_may_come_late_if_the_columns_are_chosen(
+    tmp_path: Path, *, in_memory: bool
+) -> None:
+    rows = [{"question": f"q{i}", "answer": f"a{i}", "topic": "t"} for i in range(110)]
+    rows[105]["note"] = "late"
+    path = tmp_path / "late.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    data = rows if in_memory else str(path)
+    for groups in (None, "topic"):
+        chosen = records(read_all(data, columns=["question", "answer"], groups=groups))
+        assert chosen == [(f"q{i}", f"a{i}") for i in range(110)]
+    with pytest.raises(InputError, match="none of them has the key 'note'"):
+        records(read_all(data))
+
+
 def test_files_of_arrow_and_parquet_bombs(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import feather, parquet

@@ -441,7 +441,7 @@ def read(
     names = [str(column) for column in columns or ()]
     how = (names, groups, streaming, paired, scored, choose, tabs)
     if not isinstance(data, (list, tuple)) or not all(isinstance(d, (str, Path)) for d in data):
-        return Reading([table_of(data)], *how)
+        return Reading([table_of(data, wanted=[*names, groups or ""])], *how)
     if not data:
         raise InputError("name at least one file or folder with text; none is named")
     files, others = files_of(data)

@@ -144,7 +144,9 @@ def write_records(
             f"rename the column of groups: only texts or scores may have the name {groups!r}"
         )
     names = [str(column) for column in columns]
-    reading = Reading([table_of(data)], names, groups, paired=False, scored=scored)
+    reading = Reading(
+        [table_of(data, wanted=[*names, groups or ""])], names, groups, paired=False, scored=scored
+    )
     lines = _lines(reading, groups)
     if file.exists():
         with file.open(encoding="utf-8") as handle:
@@ -182,5 +184,6 @@ def _lines(reading: Reading, groups: str | None) -> Iterator[str]:
 def read_all(data: object, columns: Sequence[str] = (), groups: str | None = None) -> Reading:
     """Return the records of a file, a folder, a data set of the hub, or data in memory."""
     if is_in_memory(data):
-        return Reading([table_of(data)], [str(column) for column in columns], groups)
+        names = [str(column) for column in columns]
+        return Reading([table_of(data, wanted=[*names, groups or ""])], names, groups)
     return read([Path(str(data))], columns=columns, groups=groups)

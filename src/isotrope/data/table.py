@@ -67,7 +67,7 @@ def open_table(
     if suffix in (".csv", ".tsv") or (txt_columns and suffix == ".txt"):
         return separated(path, suffix, wanted, frozenset(header))
     if suffix in (".jsonl", ".json"):
-        return json_table(path)
+        return json_table(path, wanted)
     if suffix in (".parquet", ".arrow"):
         return _arrow(path, suffix)
     return tabbed(path, "", ("text",))
@@ -276,7 +276,7 @@ def is_frame(data: object) -> str:
     return first if first in _FRAMES else ""
 
 
-def table_of(data: object, name: Path = Path("the data")) -> Table:
+def table_of(data: object, name: Path = Path("the data"), wanted: Sequence[str] = ()) -> Table:
     """Convert a data frame, a data set, or a list of texts, tuples or dictionaries to a table."""
     if isinstance(data, Mapping):  # a DatasetDict
         if "train" not in data:
@@ -291,7 +291,7 @@ def table_of(data: object, name: Path = Path("the data")) -> Table:
     items = data if isinstance(data, Sequence) else list(cast("Iterable[object]", data))
     first = next((item for item in map(_plain, items) if not missing(item)), None)
     if isinstance(first, Mapping):
-        return objects(name, lambda: enumerate(map(_plain, items), start=1))
+        return objects(name, lambda: enumerate(map(_plain, items), start=1), wanted)
     width = max(1, len(first)) if isinstance(first, (tuple, list)) else 1
 
     def cells(names: Sequence[str]) -> Iterator[Row]:

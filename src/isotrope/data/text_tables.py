@@ -156,7 +156,7 @@ def _read(cell: str) -> str | None:
     return None if cell in _WRITTEN_MISSING else cell.replace(_RETURN, "\r")
 
 
-def json_table(path: Path) -> Table:
+def json_table(path: Path, chosen: Sequence[str] = ()) -> Table:
     """Return a JSON file as a table.
 
     The file has an object or a list of texts on each line, or is one list of objects or texts.
@@ -197,7 +197,7 @@ def json_table(path: Path) -> Table:
         if held is not None:
             yield from enumerate(held[1], start=1)
 
-    return objects(path, raw)
+    return objects(path, raw, chosen)
 
 
 def _is_texts(value: object) -> TypeGuard[list[str]]:
@@ -224,8 +224,13 @@ def _whole_json(path: Path) -> object:
         ) from error
 
 
-def objects(name: Path, raw: Callable[[], Iterator[tuple[int, Any]]]) -> Table:
-    """Return objects as a table. The keys of the first 100 objects name the columns."""
+def objects(
+    name: Path, raw: Callable[[], Iterator[tuple[int, Any]]], chosen: Sequence[str] = ()
+) -> Table:
+    """Return objects as a table. The keys of the first 100 objects name the columns.
+
+    Later objects may have other keys only if every column that is read is among the chosen ones.
+    """
 
     def checked() -> Iterator[tuple[int, dict[str, Any]]]:
         for line, value in raw():
@@ -244,14 +249,15 @@ def objects(name: Path, raw: Callable[[], Iterator[tuple[int, Any]]]) -> Table:
 
     def cells(names: Sequence[str]) -> Iterator[Row]:
         before: Iterable[str] = keys
+        others = {*names} <= {*chosen}
         for line, value in checked():
-            if value and value.keys() != before:
+            if value and not others and value.keys() != before:
                 before = value.keys()
                 if new := [key for key in value if key not in keys]:
                     raise InputError(
-                        f"{place(name, line)}: move this object among the first {HEAD} objects, "
-                        "which name the columns: none of them has the key "
-                        f"{new[0]!r}{nearest(new[0], columns)}"
+                        f"{place(name, line)}: choose the columns by name, or move this object "
+                        f"among the first {HEAD}, whose keys name the columns: none of them has "
+                        f"the key {new[0]!r}{nearest(new[0], columns)}"
                     )
             yield line, tuple(value.get(name) for name in names) if value else ()
 
