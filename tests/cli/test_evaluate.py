@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from isotrope.core.result import Result
+from isotrope.core.run_folder import RunFolder
 from isotrope.encoders.sentence import SentenceEncoder
 
 from ..image_run import write_image_run, write_pictures
@@ -191,7 +192,7 @@ def test_scores_in_the_model_card(run, models, files, tmp_path) -> None:
 def test_a_training_that_has_not_ended(run, models, files, tmp_path) -> None:
     folder = tmp_path / "run"
     shutil.copytree(models[0], folder / "model")
-    (folder / "config.yaml").write_text("seed: 0\n")
+    RunFolder(folder).write_settings("seed: 0\n")
     asked = ("evaluate", folder, "--retrieval", files["pairs"])
     assert "--resume" in run(*asked).err
     (folder / "result.json").write_text("{}")

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 import isotrope
 from isotrope.core.run_folder import RECORDING, RunFolder
 
@@ -32,8 +34,28 @@ def test_whose_folder_it_is(tmp_path: Path) -> None:
     assert watched is not None
     assert watched.path == inner.path, "the Doctor wrote into its own folder of a trainer's output"
     run.metrics.unlink()
-    run.config.touch()
-    assert run.recording() is not None, "settings of another program, such as Hydra"
+    run.write_settings("files: [a.txt]\n")
+    assert run.recording() is not None, "isotrope began here, but the log is the Doctor's"
     run.metrics.touch()
     assert run.is_run
     assert run.recording() is None, "isotrope trained here"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        b"",
+        b"lr: 0.1\ndata:\n  path: x.tsv\n",
+        b"- a\n",
+        b"a: !!python/name:os.system\n",
+        b"\xff",
+    ],
+)
+def test_settings_of_another_program(tmp_path: Path, settings: bytes) -> None:
+    run = RunFolder(tmp_path)
+    run.config.write_bytes(settings)
+    run.metrics.touch()
+    assert (run.is_begun, run.is_run) == (False, False)
+    assert run.recording() is run
+    run.result.touch()
+    assert run.is_run, "settings of a finished run, which were damaged"

@@ -12,6 +12,7 @@ from huggingface_hub.errors import LocalEntryNotFoundError, RepositoryNotFoundEr
 
 from isotrope.core import trust
 from isotrope.core.errors import InputError
+from isotrope.core.run_folder import RunFolder
 from isotrope.encoders import names
 from isotrope.encoders.names import is_image, resolve
 from isotrope.encoders.sentence import SentenceEncoder
@@ -201,7 +202,7 @@ def test_a_folder_without_a_model(tmp_path):
 def test_a_run_folder_means_its_model(folder, tmp_path, capsys):
     run = tmp_path / "run"
     run.mkdir()
-    (run / "config.yaml").write_text("seed: 0\n")
+    RunFolder(run).write_settings("seed: 0\n")
     with pytest.raises(
         InputError, match=r"finish the training .* is a run folder without a model in .*model"
     ):

@@ -3,6 +3,7 @@ import pytest
 
 import isotrope
 from isotrope.core.errors import InputError
+from isotrope.core.run_folder import RunFolder
 
 from .conftest import Table
 
@@ -118,7 +119,7 @@ def test_an_encoder_that_cannot_be_recognised_is_scored_each_time(vectors, pairs
 
 def test_a_run_keeps_its_own_evaluations(tiny, pairs, tmp_path, cache):
     tiny.save(tmp_path / "run" / "model")
-    (tmp_path / "run" / "config.yaml").write_text("{}")
+    RunFolder(tmp_path / "run").write_settings("{}\n")
     isotrope.evaluate(tmp_path / "run", retrieval=pairs, device="cpu")
     assert len(list((tmp_path / "run" / "evaluations").glob("retrieval-*.json"))) == 1
     # the same weights, in a place of its own

@@ -6,6 +6,7 @@ from PIL import Image
 
 import isotrope
 from isotrope.core.errors import InputError
+from isotrope.core.run_folder import RunFolder
 from isotrope.data.images.sets import load_images
 from isotrope.encoders.image import ImageEncoder
 from isotrope.evaluation.image_tasks import both_features, labelled_images, own_images, takes_images
@@ -202,12 +203,20 @@ class TestWhatIsAsked:
             takes_images("no/such/model", ask_hub=True)
         unfinished = tmp_path / "unfinished"
         unfinished.mkdir()
-        (unfinished / "config.yaml").write_text("data: pictures\n")
+        RunFolder(unfinished).write_settings("data: pictures\n")
         assert takes_images(unfinished)
         with pytest.raises(InputError, match="finish the training with"):
             isotrope.evaluate(unfinished)
-        (unfinished / "config.yaml").write_text("files: [a.txt]\n")
+        RunFolder(unfinished).write_settings("files: [a.txt]\n")
         assert not takes_images(unfinished)
+
+    def test_settings_of_another_program_beside_a_model(self, tiny, tmp_path):
+        tiny.save(tmp_path / "m")
+        for settings in ("data:\n  train: a.tsv\n", "- a\n", "net: !!python/name:os.system\n"):
+            (tmp_path / "m" / "config.yaml").write_text(settings)
+            assert not takes_images(tmp_path / "m")
+        RunFolder(tmp_path / "m").write_settings("data: pictures\n")
+        assert not takes_images(tmp_path / "m"), "the folder itself is a model of text"
 
     def test_a_run_cut_short_between_model_and_result(self, run):
         (run / "result.json").unlink()

@@ -14,6 +14,7 @@ import pytest
 
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
+from isotrope.core.run_folder import RunFolder
 from isotrope.evaluation.dispatch import Store, store_folder
 
 KEY = {"model": "ab", "kind": "sts", "task": "a/b c", "data": "cd", "protocol": 1, "settings": {}}
@@ -113,7 +114,7 @@ def test_where_tasks_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     run = tmp_path / "run"
     (run / "model").mkdir(parents=True)
     assert store_folder(run) == cached
-    (run / "config.yaml").write_text("")
+    RunFolder(run).write_settings("")
     assert store_folder(run) == store_folder(str(run)) == run / "evaluations"
     for closed in (run, run / "evaluations"):  # root may write anywhere: asked, it says otherwise
         closed.mkdir(exist_ok=True)

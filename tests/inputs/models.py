@@ -396,7 +396,7 @@ def _named() -> Iterator[Case]:
         "a link to itself": ("./m", lambda room: (room / "m").symlink_to("m"), "m"),
         "a run without a model": (
             "m",
-            lambda room: content(room / "m/config.yaml", "files: [a]\n"),
+            lambda room: content(room / "m/config.yaml", "files: [a]\n# made here: x\n"),
             "is a run folder without a model",
         ),
         "a folder of words": ("m", lambda room: content(room / "m/a.txt", "x"), "holds no model"),

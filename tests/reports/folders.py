@@ -77,7 +77,8 @@ def write_run(
     (folder / "metrics.csv").write_text("\n".join([columns, *rows]) + "\n", encoding="utf-8")
     dotted = "".join(f"objective.{name}: {value}\n" for name, value in parameters.items())
     (folder / "config.yaml").write_text(
-        f"files: [notes.txt]\nobjective: {objective}\n{dotted}{settings}", encoding="utf-8"
+        f"files: [notes.txt]\nobjective: {objective}\n{dotted}{settings}# made here: x\n",
+        encoding="utf-8",
     )
     if finished:
         best = max(at, key=lambda step: at[step]) if at else None
@@ -142,7 +143,8 @@ def write_image_run(
         cells = [step, *(measured if step else [None] * 16), at.get(step), 900 if step else None]
         rows.append(",".join("" if cell is None else f"{cell:.6g}" for cell in cells))
     (folder / "metrics.csv").write_text("\n".join([IMAGE_COLUMNS, *rows]) + "\n")
-    (folder / "config.yaml").write_text(f"data: pictures\nmethod: {method}\ncut: {cut}\n")
+    settings = f"data: pictures\nmethod: {method}\ncut: {cut}\n# made here: x\n"
+    (folder / "config.yaml").write_text(settings)
     if finished:
         best = max(at, key=lambda step: at[step]) if at else None
         result = {

@@ -181,7 +181,7 @@ def _card_of(models: Sequence[str], settings: EvaluateSettings) -> tuple[int, Pa
         i: folder / "README.md"
         for i, files in enumerate(map(RunFolder, models))
         for folder in (files.path, files.model)
-        if (folder / "README.md").is_file() and (files.config.is_file() or not settings.compare)
+        if (folder / "README.md").is_file() and (files.is_begun or not settings.compare)
     }
     if len(cards) != 1 or settings.dimensions or settings.precision:
         raise SettingError(

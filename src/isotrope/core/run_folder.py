@@ -52,9 +52,16 @@ class RunFolder:
         self.watched = self.path / RECORDING
 
     @property
+    def is_begun(self) -> bool:
+        """Whether isotrope began a training in this folder: it has a result or settings."""
+        with suppress(InputError):  # a config.yaml of Hydra, for example, may be anything
+            return self.result.exists() or _SEAL in read_text(self.config, LARGEST_SETTINGS)
+        return False
+
+    @property
     def is_run(self) -> bool:
         """Whether isotrope trained in this folder: it has settings and a log."""
-        return self.config.is_file() and self.metrics.is_file()
+        return self.config.is_file() and self.metrics.is_file() and self.is_begun
 
     @property
     def is_own(self) -> bool:

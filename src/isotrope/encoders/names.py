@@ -86,8 +86,8 @@ def model_folder(path: Path) -> Path:
     if not path.is_dir():
         raise InputError(f"give a folder with config.json and weights: {path} is a file")
     run = RunFolder(path)
-    if not _is_model(path) and (run.result.exists() or run.config.exists()):
-        if not _is_model(run.model):
+    if not is_model(path) and run.is_begun:
+        if not is_model(run.model):
             raise InputError(
                 f"finish the training with `isotrope train --resume`: {path} is a run folder "
                 f"without a model in {run.model}"
@@ -98,7 +98,7 @@ def model_folder(path: Path) -> Path:
                 "one. To finish the training, repeat the training command with --resume"
             )
         path = run.model
-    if not _is_model(path):
+    if not is_model(path):
         raise InputError(
             f"give a folder with modules.json (sentence-transformers) or config.json "
             f"(transformers): {path} holds no model"
@@ -133,7 +133,8 @@ def model_folder(path: Path) -> Path:
     return path
 
 
-def _is_model(path: Path) -> bool:
+def is_model(path: Path) -> bool:
+    """Return whether a folder itself is a model; a run has its model in a subfolder."""
     return (path / "modules.json").is_file() or (path / "config.json").is_file()
 
 
@@ -339,7 +340,7 @@ def _cached(name: str, patterns: Sequence[str]) -> tuple[Path | None, bool]:
             f"give a folder or an id of the hub: {name!r} is neither ({first_line(error)})"
         ) from error
     weights = [*folder.rglob("*.safetensors"), *folder.rglob("*.bin")]
-    return folder if weights and _is_model(folder) else None, complete
+    return folder if weights and is_model(folder) else None, complete
 
 
 def _lacks(folder: Path, *, code: bool) -> str:

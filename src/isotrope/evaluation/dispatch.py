@@ -236,9 +236,8 @@ def store_folder(model: object) -> Path:
     """
     if isinstance(model, (str, Path)):
         run = Path(model).expanduser()
-        # these files show that the folder is a run, as in isotrope.encoders.names
         files = RunFolder(run)
-        if files.model.is_dir() and (files.result.exists() or files.config.exists()):
+        if files.model.is_dir() and files.is_begun:
             in_run = files.evaluations
             if os.access(in_run if in_run.exists() else run, os.W_OK | os.X_OK):
                 return in_run

@@ -40,18 +40,18 @@ def takes_images(model: object, *, ask_hub: bool = False) -> bool:
     """
     if not isinstance(model, (str, Path)):
         return hasattr(model, "image_size")
-    from isotrope.encoders.names import is_bm25, is_image, resolve
+    from isotrope.encoders.names import is_bm25, is_image, is_model, resolve
 
     folder = Path(model).expanduser()
     if folder.is_dir():
-        return _of_images(folder) or is_image(folder)
+        return is_image(folder) if is_model(folder) else _of_images(folder)
     return ask_hub and not is_bm25(model) and is_image(resolve(model))
 
 
 def _of_images(run: Path) -> bool:
     """Return whether a folder is the folder of a run on images, finished or not."""
-    config = RunFolder(run).config
-    return config.is_file() and "data" in RunFolder(run).settings()
+    files = RunFolder(run)
+    return files.is_begun and files.config.is_file() and "data" in files.settings()
 
 
 def own_images(run: str | Path) -> "ImageSet":

@@ -219,7 +219,7 @@ def read_run(folder: Path) -> Run:
         folder = watched.path
     log = read_log(RunFolder(folder).metrics, complete=result is not None)
     config, (steps, series) = RunFolder(folder).config, _arrays(*log)
-    settings = read_yaml(config) if result is not None or os.path.lexists(config) else {}
+    settings = read_yaml(config) if RunFolder(folder).is_begun else {}
     judgement = judgement_of(folder, result.details if result is not None else None)
     return Run(name, folder, settings, steps, series, result, judgement)
 

@@ -142,7 +142,7 @@ def check_folder(output: Path, settings: RunSettings, *, resume: bool) -> Result
         return None
     config = RunFolder(output).config
     if not resume:
-        if not config.is_file():
+        if not RunFolder(output).is_begun:
             raise InputError(f"choose another output folder: {output} has files, but no run")
         more = f"add `--resume` to continue the run in {output}, or choose another output folder"
         done = f"choose another output folder: the run in {output} is finished"

@@ -373,7 +373,7 @@ def trained(settings: RunSettings, train: Callable[..., Outcome] | None = None) 
     """
     if train is None:
         train = importlib.import_module(settings.module).train
-    begun = RunFolder(settings.output).config.is_file()
+    begun = RunFolder(settings.output).is_begun
     try:
         outcome = train(settings, resume=True)
     except CannotResume:
