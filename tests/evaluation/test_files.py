@@ -308,3 +308,8 @@ def test_the_saved_prompts_of_every_model_are_used(model: Path) -> None:
     assert files.search(theirs, TEXTS, TEXTS[3]) == files.search(ours, TEXTS, TEXTS[3])
     plain = files.search(theirs, TEXTS, TEXTS[3], query_prompt="", passage_prompt="")
     assert plain[0].score > files.search(theirs, TEXTS, TEXTS[3])[0].score
+    theirs.set_pooling_include_prompt(False)
+    for encoder in (theirs, ours):
+        with pytest.raises(InputError, match="set include_prompt to true in the pooling"):
+            files.search(encoder, TEXTS, TEXTS[3])
+        assert files.search(encoder, TEXTS, TEXTS[3], query_prompt="", passage_prompt="") == plain

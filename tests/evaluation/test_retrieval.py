@@ -262,6 +262,13 @@ class TestPrompts:
         for encoder in wrapped:
             assert retrieval(encoder, data).items["mrr@10"].tolist() == expected.tolist()
 
+    def test_prompts_that_the_pooling_leaves_out_are_refused(self, prompted, data, monkeypatch):
+        monkeypatch.setattr(prompted.model[1], "include_prompt", False)
+        for encoder in (prompted, prompted.model, CachedEncoder(prompted), Truncated(prompted, 4)):
+            with pytest.raises(InputError, match="set include_prompt to true in the pooling"):
+                retrieval(encoder, data)
+            assert retrieval(encoder, data, prompts=("", "")).metrics
+
     def test_another_prompt_is_another_task(self, prompted, data, tmp_path, monkeypatch):
         file = tmp_path / "pairs.tsv"
         pairs = zip(data.queries, data.corpus, strict=False)

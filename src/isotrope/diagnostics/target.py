@@ -41,7 +41,7 @@ from isotrope.diagnostics.probe import (
 )
 from isotrope.encoders.loading import load
 from isotrope.encoders.names import is_image, resolve
-from isotrope.encoders.sentence import SentenceEncoder, saved_prompts
+from isotrope.encoders.sentence import SentenceEncoder, check_prompts, saved_prompts
 from isotrope.evaluation.uncover import Uncovered, uncover_records
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
@@ -116,7 +116,7 @@ def _uncovered(model: str, data: Path, columns: Sequence[str] | None) -> Uncover
     rows = read_rows(data, columns=columns, views="auto")
     encoder = SentenceEncoder.load(model)
     prompts = saved_prompts(encoder.model) if rows.views == "pairs" else ("", "")
-    encoder.check_prompts(*prompts)
+    check_prompts(encoder, *prompts)
     return uncover_records(encoder, rows.texts, rows.views, prompts=prompts)
 
 
@@ -174,7 +174,7 @@ def _of_model(
     assert isinstance(encoder, SentenceEncoder)
     if texts.views == "pairs":
         query, document = saved_prompts(encoder.model)
-        encoder.check_prompts(query, document)
+        check_prompts(encoder, query, document)
         records = [(query + anchor, document + positive) for anchor, positive in texts.records]
         texts = replace(texts, records=records)
     views, plain = embed_views(encoder, texts, max_length=_TOKENS)

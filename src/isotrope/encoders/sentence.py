@@ -85,10 +85,9 @@ class SentenceEncoder(nn.Module):
         super().__init__()
         poolings = check_model(model, name)
         self.prompt = model.prompts.get(model.default_prompt_name or "") or ""
-        self._pools_prompts = all(pooling.include_prompt for pooling in poolings)
         self.name = name
         self.model = model
-        self.check_prompts(self.prompt)
+        check_prompts(self, self.prompt)
         self.tokenizer = tokenizer_of(model)
         # threads share this copy, which does not change; a call of the model's own tokenizer
         # changes its settings of truncation and padding
@@ -127,7 +126,7 @@ class SentenceEncoder(nn.Module):
         Args:
             name: Folder of sentence-transformers, folder of transformers, run folder of isotrope,
                 ``all-MiniLM-L6-v2``, or id of the Hugging Face hub. A folder of transformers gets
-                mean pooling, or for a causal model the last token.
+                mean pooling, or for a causal model the last token, and no chat template.
             pooling: Key of ``isotrope.encoders.modules.POOLINGS``; None keeps the model's pooling.
             device: ``auto`` (the first available of CUDA, MPS and CPU) or a device of torch.
             trust_remote_code: Whether to run code that comes with the model.
@@ -418,17 +417,6 @@ class SentenceEncoder(nn.Module):
         how = (self.pooling, self.normalizes, self.prompt, self.max_length)
         return fingerprint_of(self.model, self.tokenizer, *how)
 
-    def check_prompts(self, *prompts: str) -> None:
-        """Raise an error if there is a prompt, but the model's pooling ignores the prompt's tokens.
-
-        isotrope pools the tokens of a prompt like the tokens of the text after it.
-        """
-        if any(prompts) and not self._pools_prompts:
-            raise InputError(
-                "leave out the prompts, or set include_prompt to true in the pooling of "
-                f"{self.name}: isotrope pools the tokens of prompts too"
-            )
-
     def save(self, folder: Path, card: str | None = None) -> None:
         """Write a folder for sentence-transformers. A failed save changes no existing folder.
 
@@ -447,6 +435,17 @@ class SentenceEncoder(nn.Module):
                 self.dimension, self.pooling, self.max_length, normalizes=self.normalizes
             )
             (temporary / "README.md").write_text(text, encoding="utf-8")
+
+
+def check_prompts(encoder: object, *prompts: str) -> None:
+    """Raise an error if there is a prompt, but the encoder's pooling ignores its tokens."""
+    modules = encoder.modules() if isinstance(encoder, nn.Module) else ()
+    if any(prompts) and not all(getattr(module, "include_prompt", True) for module in modules):
+        raise InputError(
+            "leave out the prompts, also those that are saved with the model, or set "
+            f"include_prompt to true in the pooling of {getattr(encoder, 'name', 'the model')}: "
+            "isotrope pools the tokens of prompts too"
+        )
 
 
 def saved_prompts(model: Any) -> tuple[str, str]:  # noqa: ANN401 - a SentenceTransformer, or not

@@ -35,12 +35,12 @@ from isotrope.data.images.folder import below
 from isotrope.data.lines import quoted
 from isotrope.data.schemas import Reading, read
 from isotrope.encoders.image import ImageEncoder
-from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.encoders.sentence import SentenceEncoder, check_prompts
 from isotrope.evaluation.embed import Encoder, embed, encoder_name
 from isotrope.evaluation.image_tasks import takes_images
 from isotrope.evaluation.nearest import nearest_rows
 from isotrope.evaluation.options import Encoding, Search
-from isotrope.evaluation.retrieval import own_prompts
+from isotrope.evaluation.retrieval import own_prompts, unwrapped
 
 Model = str | os.PathLike[str] | Encoder
 Corpus = str | Path | Sequence[str] | np.ndarray
@@ -317,8 +317,7 @@ def _prompts(encoder: Encoder, query: str | None, passage: str | None) -> tuple[
     own = own_prompts(encoder)
     query = own[0] if query is None else query
     passage = own[1] if passage is None else passage
-    if isinstance(encoder, SentenceEncoder):
-        encoder.check_prompts(query, passage)
+    check_prompts(unwrapped(encoder), query, passage)
     return query, passage
 
 

@@ -16,7 +16,7 @@ from isotrope.data.schemas import read
 from isotrope.data.sources import dataset_files
 from isotrope.data.text.repeats import near_identical
 from isotrope.data.text.retrieval_sets import RetrievalSet
-from isotrope.encoders.sentence import SentenceEncoder, saved_prompts
+from isotrope.encoders.sentence import SentenceEncoder, check_prompts, saved_prompts
 from isotrope.evaluation.embed import (
     CachedEncoder,
     Encoder,
@@ -68,8 +68,7 @@ def retrieval(
     """
     _check(data)
     before_query, before_document = own_prompts(encoder) if prompts is None else prompts
-    if isinstance(encoder, SentenceEncoder):
-        encoder.check_prompts(before_query, before_document)
+    check_prompts(unwrapped(encoder), before_query, before_document)
     depth = max(*ks, *depths, _RANKS)
     if isinstance(encoder, BM25):
         places = encoder.places(data.queries, data.corpus, depth + bool(data.itself))
@@ -123,9 +122,15 @@ def own_prompts(encoder: Encoder) -> tuple[str, str]:
     prompts are empty if the model's ``encode`` puts one prompt before every text, or if the encoder
     is neither a SentenceEncoder nor a SentenceTransformer.
     """
+    encoder = unwrapped(encoder)
+    return saved_prompts(encoder.model if isinstance(encoder, SentenceEncoder) else encoder)
+
+
+def unwrapped(encoder: Encoder) -> Encoder:
+    """Return the encoder that a cached, shortened or whitened encoder calls."""
     while isinstance(encoder, (CachedEncoder, Truncated, WhitenedEncoder)):
         encoder = encoder.encoder
-    return saved_prompts(encoder.model if isinstance(encoder, SentenceEncoder) else encoder)
+    return encoder
 
 
 def _check(data: RetrievalSet) -> None:

@@ -26,7 +26,7 @@ from isotrope.data.text.streamed import StreamedBatches
 from isotrope.data.text.tokens import StoreSettings, TokenStore, build
 from isotrope.data.text.views import ONE_GROUP, held_out_alone, held_out_together
 from isotrope.diagnostics.audit.run import check_negatives
-from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.encoders.sentence import SentenceEncoder, check_prompts
 from isotrope.evaluation.dev_score import DevMetric, dev_metric_held_out
 from isotrope.measures.alignment import alignment
 from isotrope.measures.uniformity import uniformity
@@ -145,7 +145,7 @@ def store_of(
 
 def prompts_of(settings: TrainSettings, encoder: SentenceEncoder) -> tuple[str, str]:
     """Return a tuple of the prompts of anchors and of positives, as set or as in the model."""
-    encoder.check_prompts(settings.query_prompt, settings.passage_prompt)
+    check_prompts(encoder, settings.query_prompt, settings.passage_prompt)
     return settings.query_prompt or encoder.prompt, settings.passage_prompt or encoder.prompt
 
 

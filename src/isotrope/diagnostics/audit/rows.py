@@ -29,7 +29,7 @@ from isotrope.data.table import is_saved
 from isotrope.data.text.batches import unseen
 from isotrope.data.text.repeats import group_mark, hash64, joined_groups, linked, near_identical
 from isotrope.data.text.views import Formed, Former, ViewsName, resolve
-from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.encoders.sentence import SentenceEncoder, check_prompts
 
 _PIECE = 64  # texts in one forward pass with dropout
 
@@ -237,7 +237,7 @@ def embed_rows(
     seed: int = 0,
 ) -> EmbeddedTexts:
     """Embed both views and the hard negatives of every row; texts are cut as in training."""
-    encoder.check_prompts(*prompts)
+    check_prompts(encoder, *prompts)
     limit = min(encoder.max_length, max_length)
     # without the encoder's own prompt, which encode() adds itself
     texts, owners = _prompted(rows, prompts)
