@@ -117,7 +117,7 @@ def _uncovered(model: str, data: Path, columns: Sequence[str] | None) -> Uncover
     encoder = SentenceEncoder.load(model)
     prompts = saved_prompts(encoder.model) if rows.views == "pairs" else ("", "")
     check_prompts(encoder, *prompts)
-    return uncover_records(encoder, rows.texts, rows.views, prompts=prompts)
+    return uncover_records(encoder, rows.texts, rows.views, prompts=prompts, groups=rows.grouped)
 
 
 def _keep(diagnosis: Diagnosis, path: Path) -> None:

@@ -69,11 +69,13 @@ class DevMetric:
     texts: Sequence[str] = ()
 
 
-def dev_metric_of_file(path: Path, metric: RankMetric = "mrr@10") -> DevMetric:
-    """Return the dev score of an STS file, a retrieval folder or a pairs file."""
+def dev_metric_of_file(
+    path: Path, metric: RankMetric = "mrr@10", *, prompts: tuple[str, str] | None = None
+) -> DevMetric:
+    """Return the dev score of an STS file, or (with ``prompts``) of a retrieval set or pairs."""
     if not _is_sts(path):
         data = load_retrieval(path, choose=0)
-        score = functools.partial(retrieval_evaluation, data=data, metric=metric)
+        score = functools.partial(retrieval_evaluation, data=data, metric=metric, prompts=prompts)
         return DevMetric(
             f"dev retrieval {_named(metric, [data])}",
             score,

@@ -9,8 +9,10 @@ import torch
 from isotrope.core import progress
 from isotrope.core.errors import InputError
 from isotrope.data.schemas import read
+from isotrope.diagnostics.audit import run
 from isotrope.diagnostics.audit.rows import embed_rows, pair_rows, read_rows
 from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.evaluation.uncover import Uncovered
 from isotrope.verbs import audit
 from tests.diagnostics.audit.handmade import of
 from tests.training.conftest import sentences
@@ -234,3 +236,47 @@ def test_an_export_that_cannot_be_trained_on_is_not_written(
     assert not (tmp_path / "mined.jsonl").exists()
     assert "mined.jsonl is not written: fewer than two hard" in capsys.readouterr().err
     assert len(list(read([tmp_path / "grouped.jsonl"], groups="label"))) == 8
+
+
+def test_all_texts_of_a_label_are_correct(tmp_path: Path, encoder: SentenceEncoder) -> None:
+    lines = [f"{text} {i},{i % 2}\n" for i, text in enumerate(sentences(240))]
+    audited = audit(written(tmp_path, "l.csv", "text,label\n" + "".join(lines)), encoder=encoder)
+    score = audited.uncovered["raw"]
+    assert score is not None
+    assert score > 60, "half of the texts are correct"
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ({"query_prompt": "find: ", "passage_prompt": "text: "}, ("find: ", "text: ")),
+        ({}, ("q: ", "")),
+    ],
+)
+def test_the_texts_of_a_dev_file_have_prompts(
+    tmp_path: Path,
+    encoder: SentenceEncoder,
+    monkeypatch: pytest.MonkeyPatch,
+    flags: dict[str, str],
+    expected: tuple[str, str],
+) -> None:
+    pairs = [(f"{text} q{i}", f"{text} a{i}") for i, text in enumerate(sentences(40))]
+    files = [tmp_path / "train.tsv", tmp_path / "dev.tsv"]
+    for file, part in zip(files, (pairs[:30], pairs[20:]), strict=True):
+        file.write_text("".join(f"{query}\t{answer}\n" for query, answer in part))
+    monkeypatch.setattr(encoder.model, "prompts", {"query": "q: "})
+    whitening, scored = list[str](), set[str]()
+
+    def noted(_: object, texts: list[str], *, name: str, score: object) -> Uncovered:
+        whitening.extend(texts)
+        assert callable(score)
+        score(encoder)
+        return Uncovered("unknown", name)
+
+    monkeypatch.setattr(run, "uncover", noted)
+    encode = encoder.encode
+    monkeypatch.setattr(encoder, "encode", lambda x, **k: scored.update(x) or encode(x, **k))
+    audit(files[0], encoder=encoder, dev=str(files[1]), **flags)
+    texts = [[before + t for before, t in zip(expected, pair, strict=True)] for pair in pairs]
+    assert whitening == [text for pair in texts[:20] for text in pair], "none that is scored"
+    assert scored >= {text for pair in texts[20:] for text in pair}

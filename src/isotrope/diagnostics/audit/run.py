@@ -27,6 +27,7 @@ from isotrope.diagnostics.audit.texts import TextAudit
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.dev_score import dev_metric_of_file
 from isotrope.evaluation.embed import CachedEncoder
+from isotrope.evaluation.retrieval import own_prompts
 from isotrope.evaluation.uncover import Uncovered, records_to_read, uncover, uncover_records
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
@@ -79,7 +80,10 @@ def audit_texts(
     """Audit texts or pairs. ``isotrope.audit`` describes the arguments and errors."""
     registry.load_plugins(settings.plugin)
     chosen = checked_objective(objective or settings.objective, settings.objective_settings)
-    metric = None if settings.dev in ("auto", "none") else dev_metric_of_file(Path(settings.dev))
+    prompts, seed = (settings.query_prompt, settings.passage_prompt), settings.seed
+    of_dev = prompts if any(prompts) else None  # None: the model's own, as in training
+    of_file = settings.dev not in ("auto", "none")
+    metric = dev_metric_of_file(Path(settings.dev), prompts=of_dev) if of_file else None
     rows = read_rows(
         data, columns=settings.columns or None, groups=settings.groups, views=settings.views
     )
@@ -87,41 +91,35 @@ def audit_texts(
     settings.check_used(single=rows.views == "dropout")
     if not isinstance(encoder, SentenceEncoder):
         encoder = SentenceEncoder.load(os.fspath(encoder), device=settings.device)
-    prompts, seed = (settings.query_prompt, settings.passage_prompt), settings.seed
     limit = settings.max_length or (128 if rows.views == "dropout" else encoder.max_length)
     embedded = embed_rows(encoder, rows, max_length=limit, prompts=prompts, seed=seed)
     uncovered = Uncovered("unknown", "there is no dev set")
     if metric is not None:
-        records = rows.texts[: records_to_read(encoder.dimension)]
-        texts = [text for record in records for text in record[:2]]
+        before = of_dev or own_prompts(encoder) if metric.queries else ("", "")  # none for STS
+        scored, first = {*metric.texts}, rows.texts[: records_to_read(encoder.dimension)]
+        sides = ((p, t) for record in first for p, t in zip(before, record, strict=False))
+        texts = [prompt + text for prompt, text in sides if text not in scored]
         uncovered = uncover(encoder, texts, name=metric.name, score=metric.score)
     elif settings.dev == "auto":
-        grouped = settings.groups is not None
-        uncovered = _uncovered(encoder, rows, embedded, prompts, seed, grouped=grouped)
+        uncovered = _uncovered(encoder, rows, embedded, settings)
     return audit_rows(
         rows, embedded, chosen, settings, encoder=encoder.name, uncovered=asdict(uncovered)
     )
 
 
 def _uncovered(
-    encoder: SentenceEncoder,
-    rows: PairedRows,
-    embedded: Embedded,
-    prompts: tuple[str, str],
-    seed: int,
-    *,
-    grouped: bool,
+    encoder: SentenceEncoder, rows: PairedRows, embedded: Embedded, settings: "AuditSettings"
 ) -> Uncovered:
     """Return the scores without and with whitening, measured on a part of the rows."""
+    prompts, seed = (settings.query_prompt, settings.passage_prompt), settings.seed
     known: dict[str, np.ndarray[Any, Any]] = {}
     if rows.views != "dropout":  # embeddings with dropout differ from those in use
         for side, vectors in enumerate((embedded.anchors, embedded.positives)):
             own = [prompts[side] + record[side] for record in rows.texts]
             known |= dict(zip(own, vectors.numpy(), strict=True))
     cached = CachedEncoder(encoder, known=known)
-    own_groups = rows.grouped if grouped else None
     return uncover_records(
-        cached, rows.texts, rows.views, prompts=prompts, groups=own_groups, seed=seed
+        cached, rows.texts, rows.views, prompts=prompts, groups=rows.grouped, seed=seed
     )
 
 
