@@ -1,5 +1,6 @@
 """A saved folder is a model of sentence-transformers; threads and neighbours change nothing."""
 
+import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -71,7 +72,9 @@ def qwen() -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
         num_key_value_heads=1,
         **sizes,
     )
-    return Qwen3Model(config), tokenizer(pad_token=END, padding_side="left")
+    words = tokenizer(pad_token=END, padding_side="left")
+    words.chat_template = "{% for m in messages %}<|{{ m.role }}|> {{ m.content }}\n{% endfor %}"
+    return Qwen3Model(config), words
 
 
 def bert() -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
@@ -105,6 +108,20 @@ def test_a_saved_folder_is_loaded_by_sentence_transformers(folder: Path, tmp_pat
         assert np.allclose(plain.encode(texts), expected, atol=1e-5)
     again = SentenceEncoder.load(tmp_path / "saved")
     assert np.array_equal(again.encode(TEXTS), encoder.encode(TEXTS))
+
+
+def test_a_chat_template_that_a_saved_model_uses(tmp_path: Path) -> None:
+    for part in qwen():
+        part.save_pretrained(tmp_path / "plain")
+    SentenceTransformer(str(tmp_path / "plain"), device="cpu").save(str(tmp_path / "chat"))
+    with pytest.raises(InputError, match="leave only text in modality_config"):
+        SentenceEncoder.load(tmp_path / "chat")
+    settings = tmp_path / "chat" / "sentence_bert_config.json"
+    values = json.loads(settings.read_text())
+    del values["modality_config"]["message"]
+    settings.write_text(json.dumps(values))
+    plain = SentenceTransformer(str(tmp_path / "chat"), device="cpu").encode(TEXTS)
+    assert np.allclose(SentenceEncoder.load(tmp_path / "chat").encode(TEXTS), plain, atol=1e-5)
 
 
 def test_a_text_has_one_embedding(folder: Path) -> None:

@@ -62,7 +62,8 @@ def check_model(model: "SentenceTransformer", name: str) -> "list[Pooling]":
         )
     if not static and list(first.modality_config) != ["text"]:
         raise InputError(
-            f"give an encoder of plain text: {name} takes "
+            "give an encoder of plain text, or leave only text in modality_config in "
+            f"sentence_bert_config.json (then no chat template is used): {name} takes "
             f"{', '.join(map(str, first.modality_config))}"
         )
     unread = ("processing_kwargs", "query_length", "document_length", "query_expansion")
@@ -168,6 +169,9 @@ def open_folder(
             why = f"{folder} is not a model that can be loaded: {what}"
             raise InputError(f"copy the model again from its source: {why}") from error
     report.check(folder)
+    if not (folder / "modules.json").is_file():  # with "message", texts get the chat template
+        first: Any = model[0]
+        first.modality_config.pop("message", None)
     return model
 
 
