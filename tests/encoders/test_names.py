@@ -221,12 +221,44 @@ def spoil(folder, name, content):
     (folder / name).write_bytes(content)
 
 
-@pytest.mark.parametrize("name", ["config.json", "modules.json", "tokenizer.json"])
+@pytest.mark.parametrize(
+    "name", ["config.json", "modules.json", "tokenizer.json", "tokenizer_config.json"]
+)
 def test_a_broken_configuration_is_named(folder, name):
     for content in (b'{"cut": ', b'{"deep": ' * 101 + b"1" + b"}" * 101):
         spoil(folder, name, content)
         with pytest.raises(InputError, match=rf"{name} is not valid JSON \(.*\); restore it"):
-            resolve(folder)
+            SentenceEncoder.load(folder)
+
+
+def test_files_that_no_model_reads_need_not_be_json(folder):
+    spoil(folder, "eval.json", b'{"query": "a"}\n{"query": "b"}\n')
+    assert resolve(folder) == folder
+
+
+@pytest.mark.parametrize("key", ["attn_implementation", r"attn\u005fimplementatio\u006E"])
+def test_code_of_the_hub_in_any_file_is_refused(folder, key):
+    (folder / "checkpoint-1").mkdir()
+    spoil(folder, "checkpoint-1/any.json", b'{"a": {"%s": "some/kernel"}}' % key.encode())
+    with pytest.raises(InputError, match=r"remove attn_implementation from .*any\.json"):
+        resolve(folder)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "remedy"),
+    [
+        ("config.json", {"architecture": "resnet18", "pretrained_cfg": {}}, r"ImageEncoder\.wrap"),
+        ("config.json", {"model_type": "clip", "vision_config": {}}, r"ImageEncoder\.wrap"),
+        ("adapter_config.json", {"base_model_name_or_path": "some/model"}, "merge_and_unload"),
+    ],
+)
+def test_the_remedy_for_models_of_other_kinds(folder, tmp_path, file, content, remedy):
+    other = tmp_path / "other"
+    other.mkdir()
+    shutil.copy(folder / "model.safetensors", other)
+    (other / file).write_text(json.dumps(content))
+    with pytest.raises(InputError, match=remedy):
+        resolve(other)
 
 
 def test_modules_without_paths(folder):

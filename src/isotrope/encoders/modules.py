@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor, nn
 
+from isotrope.core.documents import read_json
 from isotrope.core.errors import InputError, unknown
 from isotrope.core.fingerprint import fingerprint
 from isotrope.encoders.names import is_static
@@ -164,6 +165,8 @@ def open_folder(
             )
         # tokenizers and safetensors may raise any Exception
         except Exception as error:
+            for file in sorted(folder.rglob("tokenizer.json")):
+                read_json(file)  # names the file if it is broken
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             what = lines[0][:300] if lines else type(error).__name__
             why = f"{folder} is not a model that can be loaded: {what}"
