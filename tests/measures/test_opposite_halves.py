@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from isotrope.measures.dimension_std import dimension_std
+from isotrope.measures import dimension_std
 from isotrope.measures.opposite_halves import opposite_halves
 
 HALF, FAR = math.pi / 2, 7 * math.pi / 8

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from isotrope.measures import effective_rank
 from isotrope.measures.distance_gap import distance_gap, gaps, margin_gap
-from isotrope.measures.effective_rank import effective_rank
 from isotrope.measures.mean_cosine import mean_cosine
 
 
