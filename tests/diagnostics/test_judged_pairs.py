@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, distributed
+from torch.distributed.fsdp import fully_shard
 
 import isotrope
 from isotrope.diagnostics.anatomy import Anatomy, of_recording
@@ -237,6 +238,27 @@ def test_weights_that_never_move_are_seen_in_a_loop(rate: float, moved: bool) ->
     if not moved:
         assert "No trained weight has changed" in diagnosis.findings[0].detail
         assert "optimizer.step()" in diagnosis.findings[0].change
+
+
+def test_sharded_weights_whose_memory_is_freed_are_left_alone() -> None:
+    """FSDP frees the gathered weights of a layer before the backward pass ends."""
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    try:
+        encoder = torch.nn.Sequential(torch.nn.Linear(16, 24), torch.nn.Linear(24, 24))
+        fully_shard(encoder[1])
+        fully_shard(encoder)
+        optimizer, doctor = torch.optim.SGD(encoder.parameters(), 0.05), isotrope.Doctor(every=1)
+        for _ in range(4):
+            x = torch.randn(16, 16)
+            a, b = F.normalize(encoder(torch.cat([x, x + 0.3])), dim=1).split(16)
+            loss = F.cross_entropy(a @ b.T / 0.1, torch.arange(16))
+            doctor.observe(loss)
+            loss.backward()
+            optimizer.step()
+    finally:
+        distributed.destroy_process_group()
+    assert len(doctor.rows) == 4
+    assert doctor.anatomy.settings.get("moved") is not False
 
 
 def test_distances_with_a_small_temperature_are_not_judged_as_cosines() -> None:
