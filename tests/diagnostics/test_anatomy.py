@@ -189,6 +189,7 @@ def test_a_factor_is_unknown_where_gd_is_the_same_for_all_anchors(
     expected = measure(objective, Views(anchors, positives))
     for name in ("hardest_share", "ratio"):
         assert row[name] == pytest.approx(expected[name], rel=1e-2), name
+    anatomy.anatomy.settings["moved"] = True  # embeddings without weights
     found = anatomy.diagnose(batch_size=n)
     assert found.verdict == ("healthy",)
     known = times == 1 or isinstance(objective, InfoNCE)  # whose GD is nearly the same, not quite
@@ -263,6 +264,7 @@ def test_no_negatives_is_not_an_anchor_that_is_done() -> None:
     assert all(row[name] is None for name in COMPONENTS)
     assert row["positive_mean"] is None  # half of the pairs are to be apart
     assert row["uniformity"] is not None is not row["embedding_gradient"]
+    anatomy.anatomy.settings["moved"] = True  # embeddings without weights
     found = anatomy.diagnose(batch_size=16)
     assert found.verdict == ("healthy",)
     assert any("need negatives: some steps have none" in note for note in found.notes)

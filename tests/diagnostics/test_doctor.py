@@ -1087,7 +1087,7 @@ def test_a_temperature_of_cosines_is_judged_by_what_the_inputs_are(
     row = {**SOUND, "temperature": temperature, "radial": 0.0, "negatives": 63.0}
     rows = [{**row, "step": step, "hardest_share": 0.04} for step in range(12)]
     losses = ({"name": "the loss", "family": "softmax"},)
-    loop = {"trainer": "loop"}
+    loop = {"trainer": "loop", "moved": True}
     found = diagnose(RunEvidence(kind=kind, rows=rows, losses=losses, settings=loop))
     assert found.verdict == (verdict,)
     if not found.healthy:

@@ -240,6 +240,47 @@ def test_weights_that_never_move_are_seen_in_a_loop(rate: float, moved: bool) ->
         assert "optimizer.step()" in diagnosis.findings[0].change
 
 
+def test_a_temperature_alone_trains_no_encoder() -> None:
+    torch.manual_seed(0)
+    encoder, scale = torch.nn.Linear(16, 24), torch.nn.Parameter(torch.tensor(10.0))
+    optimizer, doctor = torch.optim.SGD([scale], lr=0.1), isotrope.Doctor(every=1, say=None)
+    for _ in range(12):
+        x = torch.randn(16, 16)
+        a, b = (F.normalize(encoder(v), dim=1) for v in (x, x + 0.3 * torch.randn(16, 16)))
+        loss = F.cross_entropy(scale * a @ b.T, torch.arange(16))
+        doctor.observe(loss)
+        loss.backward()
+        optimizer.step()
+    assert scale != 10
+    assert doctor.anatomy.settings["moved"] is False
+    assert doctor.diagnose().verdict == ("not-examined",)
+
+
+@pytest.mark.parametrize("dev", [False, True])
+@pytest.mark.parametrize("rate", [0.0, 0.02])
+def test_a_gradient_cache_hides_the_weights(rate: float, dev: bool) -> None:
+    torch.manual_seed(0)
+    encoder, doctor = torch.nn.Linear(16, 24), isotrope.Doctor(every=1, say=None)
+    optimizer = torch.optim.Adam(encoder.parameters(), lr=rate)
+    signal = torch.cat([torch.ones(8), torch.zeros(8)])
+    for step in range(30):
+        x = torch.randn(16, 16)
+        views = x, signal * x + (1 - signal) * torch.randn(16, 16)
+        cache = [encoder(v).detach().requires_grad_() for v in views]
+        a, b = (F.normalize(v, dim=1) for v in cache)
+        loss = F.cross_entropy(a @ b.T / 0.1, torch.arange(16))
+        doctor.observe(loss)
+        loss.backward()
+        optimizer.zero_grad()
+        for view, stored in zip(views, cache, strict=True):
+            encoder(view).backward(stored.grad)
+        optimizer.step()
+        if dev and step % 10 == 0:
+            doctor.anatomy.note(dev=50.0 + step * (rate > 0))
+    assert "moved" not in doctor.anatomy.settings
+    assert doctor.diagnose(kind="text").healthy is (rate > 0)
+
+
 def test_sharded_weights_whose_memory_is_freed_are_left_alone() -> None:
     """FSDP frees the gathered weights of a layer before the backward pass ends."""
     distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)

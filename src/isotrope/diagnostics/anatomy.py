@@ -254,7 +254,7 @@ class Anatomy:
             return
         # norms of whole parameters: a step changes few rows of a table of embeddings
         own = {id(x): local(x.detach()) for r in readings for x in r.weights}
-        new = {key: norm(x) for key, x in own.items() if x.numel()}
+        new = {key: norm(x) for key, x in own.items() if x.numel() > 1}  # no temperature
         if common := new.keys() & self._weights.keys():
             self.settings["moved"] = any(new[k] != self._weights[k] for k in common)
         self._weights = new | self._weights

@@ -17,7 +17,13 @@ from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.parts import Component, Dissipation, Margin, Softmax, Weight
 
 _IDEAL = 64  # anchors of the ideal batch: each equals its positive and is orthogonal to all others
+_FALLS = 0.9  # the loss falls if it ends below this share of its start
 _USUAL = 62  # negatives of an anchor in the batches of 32 pairs from which thresholds were chosen
+
+UNREAD = {"unseen", "targets", "broken"}
+"""Kinds of losses for which the pairs, or their pull and push, are unknown."""
+
+OF_A_LOOP = "call doctor.anatomy.note(dev=SCORE) after each evaluation; a larger SCORE is better"
 
 
 def further_evidence(
@@ -40,6 +46,32 @@ def gained(case: RunEvidence) -> float | None:
     (step, first), highest = case.scores[0], max(score for _, score in case.scores)
     # a model that was not scored before training may have gained before its first score
     return None if step > 0 and crosses("gain", highest - first) else highest - first
+
+
+def loss_falls(case: RunEvidence) -> bool:
+    """Return whether the loss at the end is clearly below the first."""
+    end = case.end("loss")
+    return end is not None and end < _FALLS * (case.first("loss") or 0)
+
+
+def still(case: RunEvidence) -> tuple[str, str] | None:
+    """Return a sign that the weights do not change, and a remedy; None without such a sign."""
+    rates, moved, rate = case.series("learning_rate"), case.settings.get("moved"), case.words.rate
+    if crosses("logged_steps", len(rates or case.rows)):
+        return None
+    if rates and not any(rates):
+        why = "The learning rate was 0 at all logged steps: no weight has changed."
+        return why, case.words.instead(rate, 2e-5, 0.0)
+    if any(loss.get("family") in UNREAD for loss in case.losses):
+        return None  # a loss of 0 has no gradient; another finding names this cause
+    if moved is False:
+        why = "No trained weight has changed since the first measured step."
+        step = f"call optimizer.step() after backward(), with {rate.format('2e-5')}"
+        return why, f"{step} and the parameters of this model"
+    # with a gradient cache, the graph of the loss ends at embeddings
+    shown = moved or loss_falls(case) or len({score for _, score in case.scores}) > 1
+    why = "The loss has not fallen, and its graph does not show whether weights change."
+    return None if shown or case.settings.get("trainer") != "loop" else (why, OF_A_LOOP)
 
 
 def dead_share_after_start(case: RunEvidence) -> float | None:

@@ -257,6 +257,15 @@ def test_the_rate_is_that_of_the_users_optimizer(tmp_path: Path) -> None:
         assert case.words.rate.format(case.settings["learning-rate"]) == advice
 
 
+def test_an_optimizer_of_another_model_changes_nothing(tmp_path: Path) -> None:
+    doctor, other = Doctor(every=1, say=None), Retriever()
+    trained(tmp_path, doctor, optimizer=lambda _: torch.optim.SGD(other.parameters(), lr=0.1))
+    assert any(row["learning_rate"] for row in doctor.rows)
+    diagnosis = doctor.diagnose()
+    assert diagnosis.verdict == ("not-examined",)
+    assert "optimizer" in diagnosis.findings[0].change
+
+
 @pytest.mark.parametrize("measured", [0, 2])
 def test_a_doctor_that_stops_saves_until_when_it_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, measured: int

@@ -5,6 +5,8 @@ import statistics
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Evidence
 from isotrope.diagnostics.readings import (
+    OF_A_LOOP,
+    UNREAD,
     dead_share_after_start,
     decider,
     flag,
@@ -18,6 +20,7 @@ from isotrope.diagnostics.readings import (
     measured_steps,
     rate_in_words,
     separation,
+    still,
 )
 from isotrope.diagnostics.verdict import Change, Found, Threshold, Verdict, compared, crosses
 from isotrope.diagnostics.verdicts.forces import temperature_of_images
@@ -347,27 +350,13 @@ SPREADING = Verdict(
 )
 
 
-_UNREAD = {"unseen", "targets", "broken"}
-"""Kinds of losses for which the pairs, or their pull and push, are unknown."""
-
-
-def _never_moved(case: RunEvidence) -> bool:
-    rates = case.series("learning_rate")
-    # a loss of 0 has no gradient, so no weight moves; another finding names this cause
-    read = not any(loss.get("family") in _UNREAD for loss in case.losses)
-    still = not any(rates) if rates else read and case.settings.get("moved") is False
-    return still and len(rates or case.rows) >= _LOGGED_STEPS
-
-
 def _not_examined(case: RunEvidence) -> Found | None:
     steps = (Evidence("logged_steps", len(case.rows)),)
-    if case.losses and _never_moved(case):
-        rates = "The learning rate was 0 at all logged steps: no weight has changed."
-        still = "No trained weight has changed since the first measured step."
-        return Found(steps, rates if case.series("learning_rate") else still)
+    if case.losses and (unchanged := still(case)):
+        return Found(steps, unchanged[0])
     if case.objective is not None or not case.losses:
         return None
-    if left := [loss for loss in case.losses if loss.get("family") in _UNREAD]:
+    if left := [loss for loss in case.losses if loss.get("family") in UNREAD]:
         reason = next((str(loss["reason"]) for loss in left if loss.get("reason")), "")
         detail = f"{reason[:1].upper()}{reason[1:]}. " if reason else "The Doctor saw no pairs. "
         return Found(steps, detail + _JUDGED_BY)
@@ -404,15 +393,12 @@ _OF_A_TERM = (
     "call doctor.observe(TERM) before backward(); TERM is a part of the loss that compares pairs "
     "and is not compiled. If the loss has no such part, judge by a score on held-out data"
 )
-_OF_A_LOOP = "call doctor.anatomy.note(dev=SCORE) after each evaluation; a larger SCORE is better"
 
 
 def _examined(case: RunEvidence) -> str:
-    if _never_moved(case) and not case.series("learning_rate"):
-        return f"call optimizer.step() after backward(), with {case.words.rate.format('2e-5')}"
-    if _never_moved(case):
-        return case.words.instead(case.words.rate, 2e-5, 0.0)
-    unread = any(loss.get("family") in _UNREAD for loss in case.losses)
+    if unchanged := still(case):
+        return unchanged[1]
+    unread = any(loss.get("family") in UNREAD for loss in case.losses)
     term = unread or crosses("left_out", case.end("misfit")) or not relation_unknown(case)
     loop = case.settings.get("trainer") == "loop"
     if unread and case.first("loss") == 0 == case.end("loss"):
@@ -420,7 +406,7 @@ def _examined(case: RunEvidence) -> str:
     if term and temperature_of_images(case):
         colder = case.words.of_temperature(0.05, case.end("temperature"))
         return f'for texts, {colder}; for images, doctor.diagnose(kind="images")'
-    return _OF_A_TERM if term else _OF_A_LOOP if loop else "Doctor(dev=NAME_OF_A_SCORE)"
+    return _OF_A_TERM if term else OF_A_LOOP if loop else "Doctor(dev=NAME_OF_A_SCORE)"
 
 
 NOT_EXAMINED = Verdict(

@@ -13,6 +13,7 @@ from isotrope.diagnostics.readings import (
     further_evidence,
     gained,
     larger_batch,
+    loss_falls,
     pushing,
     separation,
     summed,
@@ -25,7 +26,6 @@ _LEAST_GRADED = 5  # measurements of a batch that show whether graded labels are
 _CHANCE = 2  # median differences of two batches, which are about two standard deviations
 _CLEAR = 0.3  # how much nearer positives are than negatives, in standard deviations
 _STILL = 0.8  # of the first spread; a healthy training of texts has 0.85 to 1.04
-_FALLS = 0.9  # the loss falls if it ends below this share of its start
 
 
 def _no_negatives(case: RunEvidence) -> Found | None:
@@ -200,11 +200,10 @@ def _something_else(case: RunEvidence) -> bool:
 
 def _learnt(case: RunEvidence) -> bool:
     """Whether the encoder has learnt the pairs, without signs that it only memorised them."""
-    first, end = case.first("loss"), case.end("loss")
     late = _median(case.rows[-max(1, len(case.rows) // 3) :])
-    if not first or end is None or late is None or len(case.rows) < _MANY or _by_heart(case):
+    if late is None or len(case.rows) < _MANY or _by_heart(case):
         return False
-    return late > _CLEAR and end < _FALLS * first
+    return late > _CLEAR and loss_falls(case)
 
 
 def _by_heart(case: RunEvidence) -> bool:
@@ -237,9 +236,7 @@ def relation_unknown(case: RunEvidence) -> bool:
     seen = any(separation(row) is not None for row in case.rows)
     if seen or case.kind == "images":
         return _perhaps_by_heart(case)
-    end = case.end("loss")
-    falls = end is not None and end < _FALLS * (case.first("loss") or 0)
-    return not (falls and all(loss.get("family") == "pairs" for loss in case.losses))
+    return not (loss_falls(case) and all(loss.get("family") == "pairs" for loss in case.losses))
 
 
 def _belonging(case: RunEvidence) -> str:
