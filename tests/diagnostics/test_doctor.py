@@ -1070,6 +1070,14 @@ def test_a_temperature_of_distances_is_not_that_of_cosines() -> None:
     assert watched(distances, distances).verdict == (HEALTHY,)
 
 
+@pytest.mark.parametrize(("radial", "cosines"), [(0.0, True), (0.02, False)])
+def test_rows_of_uneven_length_are_no_cosines(radial: float, cosines: bool) -> None:
+    """The gradient of F.normalize(x, dim=0) hardly changes lengths, but they differ."""
+    row: dict[str, float | None] = {"temperature": 0.05, "radial": radial, "negatives": 63.0}
+    row |= {"hardest_share": 0.99, "dead": 0.6, "dissipation": 0.3}
+    assert ("temperature-too-low" in watched(row, row).verdict) is not cosines
+
+
 @pytest.mark.parametrize(
     ("temperature", "kind", "verdict"),
     [

@@ -240,9 +240,8 @@ def summed(case: RunEvidence) -> float:
 
 def of_cosines(case: RunEvidence) -> bool:
     """Return whether a loss compares cosines, and not dot products or distances."""
-    radial = case.end("radial")  # None for distances
-    unit = not crosses("radial", radial) and (radial is not None or not case.losses)
-    return unit or summed(case) > 1
+    radial = case.end("radial")  # None for distances, 0 if all rows have the same length
+    return radial == 0 or (radial is None and not case.losses) or summed(case) > 1
 
 
 def larger_batch(case: RunEvidence) -> str:
