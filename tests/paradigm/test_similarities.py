@@ -556,6 +556,32 @@ def test_a_softmax_over_the_anchors_of_concatenated_scores_is_named(dim: int) ->
     assert reading.reason.startswith("the softmax needs dim=1") == (dim == 0)
 
 
+FROZEN: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "regression": lambda x, _: (x - 1).square().mean(),
+    "dimensions": lambda x, y: ((x - x.mean(0)).T @ (y - y.mean(0)) - torch.eye(48)).norm(),
+}
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("name", FROZEN)
+def test_a_frozen_layer_is_no_batch_under_autocast(name: str, bias: bool) -> None:
+    """Autocast copies its weight."""
+    b, last = Batch(), nn.Linear(D, 48, bias=bias).requires_grad_(False)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = FROZEN[name](*(last(x.relu()).float() for x in (b.a, b.p)))
+    assert not read(loss).compared
+
+
+@pytest.mark.parametrize("keys", ["queue", "batch"])
+def test_keys_without_a_gradient_are_read_under_autocast(keys: str) -> None:
+    b = Batch()
+    others = unit(torch.randn(40, D)) if keys == "queue" else b.p.detach()
+    with torch.autocast("cpu", torch.bfloat16):
+        scores = F.linear(unit(b.a), others)
+        seen = table(read(F.cross_entropy(scores, ROWS)))
+    assert seen.mask.sum(dim=1).eq(len(others)).all()
+
+
 @pytest.mark.parametrize("joint", [True, False])
 def test_scores_of_positives_among_anchors_are_not_scores_of_the_anchors(joint: bool) -> None:
     """Li et al. (2023) concatenate the scores of four directions, two of them transposed."""

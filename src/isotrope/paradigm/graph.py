@@ -14,6 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from isotrope.paradigm.compared import even
+
 Node: TypeAlias = Any
 """A node of the autograd graph; torch declares few of its types."""
 Edge = tuple[Node, int]
@@ -203,9 +205,7 @@ def parameter_of(node: Node) -> nn.Parameter | None:
 
 def _of_weights(edge: Edge | None) -> bool:
     """Whether an operand consists of parameters alone (a classifier, normalised prototypes)."""
-    if edge is None:
-        return False
-    stack, been, weights = [edge[0]], set[Node](), False
+    stack, been, weights = [] if edge is None else [edge[0]], set[Node](), False
     while stack:
         node = stack.pop()
         if node in been:
@@ -234,10 +234,8 @@ def similarity_of(node: Node) -> Similarity | None:
     kind, edges = "product", tuple(above[-2:])
     alpha = number_of(saved_of(node, "alpha")) or 1.0
     if operation in _PRODUCTS:
-        shape = shape_of(node)
-        if operation == "Dot" and any(e[0] is None for e in edges):
-            return None  # a surrogate loss, whose other operand is a gradient
-        if len(shape) > 3:
+        surrogate = operation == "Dot" and any(e[0] is None for e in edges)  # with a gradient
+        if surrogate or len(shape_of(node)) > 3:
             return None
     elif operation in _DISTANCES:
         kind = "distance"
@@ -253,11 +251,12 @@ def similarity_of(node: Node) -> Similarity | None:
     else:
         return None
     a, b = ((e[0], e[1]) if e[0] is not None else None for e in edges)
-    if a == b and operation in ("Sum", "Mean"):
-        return None  # a squared length
-    if (a is None and b is None) or _of_weights(a) or _of_weights(b):
+    squared = a == b and operation in ("Sum", "Mean")  # a squared length
+    if squared or (a is None and b is None) or _of_weights(a) or _of_weights(b):
         return None
-    turned = [e is not None and operation_of(e[0]) in ("T", "Permute", "Transpose") for e in (a, b)]
+    above = [None if e is None else e[0] for e in (a, b)]  # autocast copies what was transposed
+    above = [n.next_functions[0][0] if n and operation_of(n) == "ToCopy" else n for n in above]
+    turned = [bool(n) and operation_of(n) in ("T", "Permute", "Transpose") for n in above]
     if operation == "Mm" and turned == [True, False]:
         return None  # dimensions are compared: only the first operand is transposed
     return Similarity(node, kind, (a, b), node._sequence_nr(), node, alpha=alpha)
@@ -269,8 +268,7 @@ def _rowwise(node: Node, operation: str) -> tuple[str, tuple[Any, Any]] | None:
     shape = () if inner is None else shape_of(inner, index)
     whole = shape_of(node) == () and operation in {"Sum", "Mean", *_MEANS}
     if operation in _MEANS:
-        operands = node.next_functions
-        return ("distance", tuple(operands)) if whole and _alike(*operands) else None
+        return ("distance", node.next_functions) if whole and _alike(*node.next_functions) else None
     if (
         len(shape) < 2
         or shape[-1] < _LEAST_WIDTH
@@ -338,8 +336,8 @@ def value_of(edge: Edge | None, known: dict[Node, Tensor] | None = None) -> Tens
         return F.layer_norm(x.detach(), saved_of(node, "normalized_shape"), weight, bias)
     if operation == "Sum" and (dims := saved_of(node, "dim")) is not None:
         a = value_of(node.next_functions[0], known)
-        keep = bool(saved_of(node, "keepdim"))
-        return None if a is None else a.sum([signed(d) for d in dims], keepdim=keep)
+        over = [signed(d) for d in dims], bool(saved_of(node, "keepdim"))
+        return None if a is None else a.sum(*over)
     if operation not in MOVES:
         return None
     above = edges_above(node.next_functions)
@@ -405,10 +403,8 @@ def read_operands(seen: Similarity) -> bool:
         seen.a, seen.b, seen.squared = saved_of(node, "self"), saved_of(node, "target"), True
     elif names is not None:
         seen.a, seen.b = (saved_of(node, name) for name in names)
-    if seen.a is None:
-        seen.a = value_of(seen.edges[0])
-    if seen.b is None:
-        seen.b = value_of(seen.edges[1])
+    seen.a = value_of(seen.edges[0]) if seen.a is None else seen.a
+    seen.b = value_of(seen.edges[1]) if seen.b is None else seen.b
     if operation in ("LinalgVectorNorm", "Norm", "Cdist", "EuclideanDist", "Pdist"):
         seen.value = saved_of(node, "result")
     if any(
@@ -428,9 +424,13 @@ def read_operands(seen: Similarity) -> bool:
     if seen.a is None or seen.b is None:
         return False
     if seen.tokens:
-        known = {node: seen.a.detach() @ seen.b.detach()}
-        seen.value = value_of((seen.hook, 0), known)
+        seen.value = value_of((seen.hook, 0), {node: seen.a.detach() @ seen.b.detach()})
         if seen.value is None:
+            return False
+    if seen.edges[1] is None and operation in ("Mm", "Addmm") and seen.b.dtype.itemsize < 4:
+        # autocast copies the weight of a frozen layer; keys are normalised or as many as anchors
+        biased = operation == "Addmm" and node.next_functions[0][0] is None
+        if biased or not (even(seen.b.detach().mT) or shape[0] == shape[1]):
             return False
     seen.lengths = _lengths(seen.edges[0]), _lengths(seen.edges[1])
     return min(seen.a.shape[-1], seen.b.numel()) >= _LEAST_WIDTH
