@@ -1079,6 +1079,25 @@ def test_rows_of_uneven_length_are_no_cosines(radial: float, cosines: bool) -> N
 
 
 @pytest.mark.parametrize(
+    ("temperature", "queue", "verdict"),
+    [
+        (1.0, False, "negatives-not-hard"),
+        (1.0, True, HEALTHY),
+        (2.0, True, "negatives-not-hard"),
+    ],
+)
+def test_a_momentum_encoder_of_images_may_have_a_temperature_of_1(
+    temperature: float, queue: bool, verdict: str
+) -> None:
+    row = {**SOUND, "temperature": temperature, "radial": 0.0, "negatives": 63.0}
+    rows = [{**row, "step": step, "hardest_share": 0.04} for step in range(12)]
+    losses = ({"name": "the loss", "family": "softmax"},)
+    settings = {"trainer": "loop", "moved": True, "queue": queue}
+    found = diagnose(RunEvidence(kind="images", rows=rows, losses=losses, settings=settings))
+    assert found.verdict == (verdict,)
+
+
+@pytest.mark.parametrize(
     ("temperature", "kind", "verdict"),
     [
         (0.5, "text", "negatives-not-hard"),

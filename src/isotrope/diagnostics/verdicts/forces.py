@@ -29,6 +29,7 @@ _FEW = 7  # with fewer negatives, the hardest is often far ahead at any temperat
 _FEW_OF_COSINES = 2  # the limit that replaces _FEW for cosines at a low temperature
 _UNIT = 1e-3  # difference from 1 allowed for the norm of normalised embeddings
 _USUAL_MARGIN = 0.3
+_OF_KEYS = 0.7  # share of its temperature that a loss of keys without a gradient counts with
 _ANGLES = "positive_mean", "negative_mean", "positive_std", "negative_std"
 _LEARNT = 1.0  # lead of positives, in standard deviations
 
@@ -48,7 +49,8 @@ def _even_push(case: RunEvidence) -> Evidence | None:
     if (crosses("spread", spread) and not high) or (spread is None and case.losses):
         return None
     deciding = "hardest_at_high_temperature" if high else "hardest_times_uniform"
-    usual_of_images = high and not crosses("temperature_of_images", each)
+    keys = _OF_KEYS if case.settings.get("queue") else 1.0
+    usual_of_images = high and not crosses("temperature_of_images", keys * (each or 0))
     even = crosses(deciding, over_even) and not (usual_of_images and case.kind != "text")
     return compared(deciding, over_even) if even else None
 
@@ -135,9 +137,10 @@ NEGATIVES_NOT_HARD = Verdict(
             "temperature",
             "the same number as for `high_temperature`. For images, this limit of 0.7 replaces the "
             "limit of 0.4. If the Doctor does not know whether the inputs are texts or images, a "
-            "temperature between the two limits leads to the verdict `not-examined`",
+            "temperature between the two limits leads to the verdict `not-examined`. If candidates "
+            "get no gradient, as from a momentum encoder, the temperature is multiplied by 0.7",
             "we chose the limit ourselves. In papers, the temperature for images is 0.07 (MoCo), "
-            "0.5 (SimCLR on CIFAR-10) or 1 (MoCo v3 with ResNet-50)",
+            "0.5 (SimCLR on CIFAR-10) or, with a momentum encoder, 1 (MoCo v3 with ResNet-50)",
             above=0.7,
         ),
     ),
