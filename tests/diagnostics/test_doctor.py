@@ -1079,6 +1079,23 @@ def test_rows_of_uneven_length_are_no_cosines(radial: float, cosines: bool) -> N
 
 
 @pytest.mark.parametrize(
+    ("radial", "factor", "healthy"),
+    [(0.2, 1.0, False), (0.2, 16.0, True), (0.2, None, True), (0.0, 1.0, True)],
+)
+def test_a_loss_far_above_guessing_is_not_healthy(
+    radial: float, factor: float | None, healthy: bool
+) -> None:
+    """Products of rows that should have been normalised; a sum over 16 rows is no fault."""
+    row = {**SOUND, "temperature": 0.05, "radial": radial, "negatives": 15.0}
+    rows = [{**row, "step": step, "loss": 40.0 - step} for step in range(18)]
+    losses = ({"name": "the loss", "family": "softmax", "factor": factor},)
+    loop = {"trainer": "loop", "moved": True}
+    found = diagnose(RunEvidence(rows=rows, losses=losses, settings=loop))
+    assert found.verdict == (HEALTHY if healthy else "not-examined",)
+    assert healthy or "normalize" in found.findings[0].change
+
+
+@pytest.mark.parametrize(
     ("temperature", "queue", "verdict"),
     [
         (1.0, False, "negatives-not-hard"),

@@ -247,7 +247,7 @@ class Doctor:
             entry["family"] = kind
             entry |= {column: row[column] for column in ("temperature", "misfit", "negatives")}
             entry["reason"] = anatomy.reason or None
-            entry["false_negatives"] = anatomy.places
+            entry |= {"false_negatives": anatomy.places, "factor": anatomy.factor}
             if kind == "known" and anatomy.objective is not None:
                 entry["family"] = anatomy.objective.name
         if first:

@@ -126,7 +126,7 @@ def _unlearnt(case: RunEvidence) -> float | None:
     return statistics.median(gaps[-len(gaps) // 3 :]) / gaps[0]
 
 
-def _guess(case: RunEvidence) -> float:
+def guess(case: RunEvidence) -> float:
     """Return the softmax loss of an encoder that guesses among the positive and the negatives."""
     return math.log(1 + (negatives(case) or 1))
 
@@ -136,19 +136,19 @@ def _over_guess(case: RunEvidence) -> float | None:
     first, end = case.first("loss"), case.end("loss")
     if first is None or end is None or not crosses("radial", case.end("radial")):
         return None  # a loss of cosines is limited by its temperature
-    return end / max(first, _guess(case))
+    return end / max(first, guess(case))
 
 
 def _over_least(case: RunEvidence) -> float | None:
     """Return the final loss divided by the loss at step 0 or of guessing, whichever is smaller."""
     first, end = case.first("loss"), case.end("loss")
-    return end / min(first, _guess(case)) if first and first > 0 and end is not None else None
+    return end / min(first, guess(case)) if first and first > 0 and end is not None else None
 
 
 def _early_loss(case: RunEvidence) -> float | None:
     """Return the loss in the first third, divided by the loss at step 0 (at least ``_LITTLE``)."""
     first, early = case.first("loss"), case.early("loss")
-    return None if first is None or early is None else early / max(first, _LITTLE * _guess(case))
+    return None if first is None or early is None else early / max(first, _LITTLE * guess(case))
 
 
 def _rise(case: RunEvidence) -> float | None:

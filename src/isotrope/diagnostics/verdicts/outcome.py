@@ -18,11 +18,13 @@ from isotrope.diagnostics.readings import (
     learning_rate,
     lower_rate_flag,
     measured_steps,
+    of_cosines,
     rate_in_words,
     separation,
     still,
 )
 from isotrope.diagnostics.verdict import Change, Found, Threshold, Verdict, compared, crosses
+from isotrope.diagnostics.verdicts.collapse import guess
 from isotrope.diagnostics.verdicts.forces import temperature_of_images
 from isotrope.diagnostics.verdicts.positives import relation_unknown
 from isotrope.diagnostics.verdicts.sources import NEWER, OURS, ZOO
@@ -350,6 +352,14 @@ SPREADING = Verdict(
 )
 
 
+def _over_guess(case: RunEvidence) -> float:
+    """Return the loss of a softmax divided by that of guessing; 0 if unknown, and for cosines."""
+    softmax = (loss for loss in case.losses if loss.get("family") == "softmax")
+    factor = next((float(loss.get("factor") or 0.0) for loss in softmax), 0.0)
+    known = factor and not of_cosines(case)
+    return (case.end("loss") or 0.0) / (factor * guess(case)) if known else 0.0
+
+
 def _not_examined(case: RunEvidence) -> Found | None:
     steps = (Evidence("logged_steps", len(case.rows)),)
     if case.losses and (unchanged := still(case)):
@@ -367,6 +377,9 @@ def _not_examined(case: RunEvidence) -> Found | None:
     if (share := case.end("misfit")) is not None and crosses("left_out", share):
         detail = "Some terms of the loss act on the embeddings, but compare no pairs. "
         return Found((compared("left_out", share),), detail + _JUDGED_BY)
+    if crosses("loss_explodes", over := _over_guess(case)):
+        detail = "The loss is far above that of guessing: perhaps embeddings are not normalised."
+        return Found((compared("loss_explodes", over),), detail)
     if crosses("pulled", case.end("pulled")) and not case.series("label_gap"):
         detail = "The loss pulls pairs together but pushes none apart, perhaps due to a margin. "
         return Found(steps, detail + _JUDGED_BY)
@@ -403,6 +416,9 @@ def _examined(case: RunEvidence) -> str:
     loop = case.settings.get("trainer") == "loop"
     if unread and case.first("loss") == 0 == case.end("loss"):
         return f"{larger_batch(case)}; if rows have labels, put two rows of each label in a batch"
+    if crosses("loss_explodes", _over_guess(case)):
+        warmer = case.words.of_temperature(4 * (tau := case.end("temperature") or 1.0), tau)
+        return f"embeddings of length 1 (torch.nn.functional.normalize, dim=1), or {warmer}"
     if term and temperature_of_images(case):
         colder = case.words.of_temperature(0.05, case.end("temperature"))
         return f'for texts, {colder}; for images, doctor.diagnose(kind="images")'
