@@ -556,6 +556,23 @@ def test_a_softmax_over_the_anchors_of_concatenated_scores_is_named(dim: int) ->
     assert reading.reason.startswith("the softmax needs dim=1") == (dim == 0)
 
 
+PROBABILITIES: dict[str, tuple[Callable[[Tensor], Tensor], bool]] = {
+    "cross entropy": (lambda s: F.cross_entropy(s.softmax(dim=1), ROWS), True),
+    "both directions": (lambda s: symmetric(s.softmax(dim=1)), True),
+    "nll": (lambda s: F.nll_loss(s.softmax(dim=1), ROWS), True),
+    "logarithms": (lambda s: F.nll_loss(s.softmax(dim=1).log(), ROWS), False),
+    "weights": (lambda s: F.cross_entropy(s * s.softmax(dim=0), ROWS), False),
+}
+
+
+@pytest.mark.parametrize("name", PROBABILITIES)
+def test_probabilities_in_place_of_scores_are_named(name: str) -> None:
+    b, (loss, wrong) = Batch(), PROBABILITIES[name]
+    reading = read(loss(unit(b.a) @ unit(b.p).T / TAU))
+    assert bool(reading.compared) != wrong
+    assert reading.reason.startswith("cross_entropy needs") == wrong
+
+
 FROZEN: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "regression": lambda x, _: (x - 1).square().mean(),
     "dimensions": lambda x, y: ((x - x.mean(0)).T @ (y - y.mean(0)) - torch.eye(48)).norm(),

@@ -57,6 +57,10 @@ _ACROSS = (
     "the softmax needs dim=1: it is taken over the anchors (dim=0), although the loss concatenates "
     "the scores of each anchor along dimension 1, so that positives compete with each other"
 )
+_TWICE = (
+    "cross_entropy needs the scores and nll_loss their log_softmax: the loss passes probabilities "
+    "(the result of a softmax), so that its gradient is weak where anchors are far from done"
+)
 _LENGTHS = 0.02  # share of a path's gradient that squared lengths may leave unexplained
 _RADIAL = 0.02  # share of one path's radial gradient that may be left in the sum of all paths
 _FEW = 2  # most scores of an anchor in pairs or triplets, which have no in-batch negatives
@@ -126,7 +130,7 @@ class GraphReading:
             self._hook(seen.hook.register_prehook, self._keep, seen)
             for node, slot in graph.directions(seen):
                 self._hook(node.register_hook, self._add, seen.parts, (node, slot), slot)
-            for path in softmax_targets.paths_of(seen, graph.users_of):
+            for path in softmax_targets.paths_of(seen.hook, graph.users_of):
                 end = path[-1][0]
                 if operation_of(end) == "LogSoftmax":
                     self._hook(end.register_prehook, softmax_targets.read_targets, seen, path)
@@ -289,12 +293,14 @@ class _Graph:
         first = [n.metadata[MARK][0] for n in self.marked[:1]]
         self.marked = [n for n in self.marked if n.metadata[MARK][0] in first]
         self.similarities = [] if first else self._kept(candidates) or self._scores()
+        self._wrong = ""
         for seen in self.similarities:
-            paths = softmax_targets.paths_of(seen, self.users_of)
+            paths = softmax_targets.paths_of(seen.hook, self.users_of)
             softmax_targets.place(seen, paths)
             softmax_targets.read_scale(seen, paths)
-        self._across = any(seen.across for seen in self.similarities)
-        self.similarities = [] if self._across else self.similarities
+            twice = any(softmax_targets.again(path, self.users_of) for path in paths)
+            self._wrong = _ACROSS if seen.across else _TWICE if twice else self._wrong
+        self.similarities = [] if self._wrong else self.similarities
 
     def _walk(self) -> list[Similarity]:
         stack, been = [self.root], {self.root}
@@ -459,8 +465,8 @@ class _Graph:
 
     def reason(self) -> str:
         """Return why no pair was found."""
-        if self._across:
-            return _ACROSS
+        if self._wrong:
+            return self._wrong
         names = [node.name() for node in self.nodes]
         if any(name.startswith("CompiledFunction") for name in names):
             return "the loss is compiled and cannot be read; compile only the model"

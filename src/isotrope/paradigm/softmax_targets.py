@@ -18,6 +18,7 @@ from isotrope.paradigm.graph import (
     SCALES,
     Node,
     Similarity,
+    edges_above,
     number_of,
     operation_of,
     saved_of,
@@ -63,10 +64,10 @@ def _turns(node: Node) -> bool:
     return operation in ("T", "Transpose") and all(shape[d] > 1 for d in ends)
 
 
-def paths_of(seen: Similarity, users: Callable[[Node], list[tuple[Node, int]]]) -> list[Path]:
-    """Return the paths from a similarity to the first nodes that do more than move its scores."""
+def paths_of(start: Node, users: Callable[[Node], list[tuple[Node, int]]]) -> list[Path]:
+    """Return the paths from scores to the first nodes that do more than move them."""
     found: list[Path] = []
-    stack: list[tuple[Node, Path]] = [(seen.hook, ())]
+    stack: list[tuple[Node, Path]] = [(start, ())]
     for _ in range(MOST_STEPS):
         if not stack:
             break
@@ -79,6 +80,13 @@ def paths_of(seen: Similarity, users: Callable[[Node], list[tuple[Node, int]]]) 
             else:
                 found.append(further)
     return found
+
+
+def again(path: Path, users: Callable[[Node], list[tuple[Node, int]]]) -> bool:
+    """Return whether a loss uses probabilities, at which a path ends, as scores or logarithms."""
+    after = paths_of(path[-1][0], users) if operation_of(path[-1][0]) == "Softmax" else []
+    alone = (p for p in after if all(len(edges_above(n.next_functions)) == 1 for n, _ in p))
+    return any(operation_of(p[-1][0]) in ("LogSoftmax", "Logsumexp", "NllLoss") for p in alone)
 
 
 def place(seen: Similarity, paths: list[Path]) -> None:
