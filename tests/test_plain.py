@@ -1,15 +1,18 @@
 """Losses, their components and the diagnosis need torch and numpy, nothing else."""
 
+import re
 import subprocess
 import sys
 import textwrap
+import tomllib
+from pathlib import Path
 
 # everything that neither Python nor torch nor numpy brings is not there
 ALONE = """
-import importlib.abc
 import importlib.metadata as metadata
 import re
 import sys
+import sysconfig
 
 
 def brought(name, found):
@@ -27,28 +30,45 @@ def brought(name, found):
     return found
 
 
+def every(names):
+    found = set()
+    for name in names:
+        brought(name, found)
+    return found
+
+
 there = brought("torch", brought("numpy", set()))
 modules = {
     module
     for module, names in metadata.packages_distributions().items()
     if there & {name.lower().replace("_", "-") for name in names}
 }
-modules |= {*sys.stdlib_module_names, "isotrope"}
+modules |= {*sys.stdlib_module_names, sysconfig._get_sysconfigdata_name(), "isotrope"}
 
 
-class Nothing(importlib.abc.MetaPathFinder):
-    def find_spec(self, name, path, target=None):
-        if (top := name.partition(".")[0]) not in modules:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=top)
+class Only:
+    def __init__(self, finder):
+        self.finder = finder
+
+    def __getattr__(self, name):
+        return getattr(self.finder, name)
+
+    def find_spec(self, name, path=None, target=None):
+        there = name.partition(".")[0] in modules
+        return self.finder.find_spec(name, path, target) if there else None
 
 
-sys.meta_path.insert(0, Nothing())
+sys.meta_path[:] = map(Only, sys.meta_path)
 """
+REQUIREMENTS = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
 
 
-def alone(program: str) -> str:
+def alone(program: str, *requirements: str) -> str:
+    """Run a program that finds torch, numpy and these requirements, and what they require."""
+    names = [re.split(r"[^\w.-]", requirement)[0] for requirement in requirements]
+    code = ALONE.replace('("numpy", set())', f'("numpy", every({names!r}))')
     done = subprocess.run(
-        [sys.executable, "-c", ALONE + textwrap.dedent(program)], capture_output=True, text=True
+        [sys.executable, "-c", code + textwrap.dedent(program)], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -106,13 +126,50 @@ def test_every_module_of_the_lower_floors_can_be_imported() -> None:
         for room in ("core", "kernels", "measures", "paradigm", "objectives", "diagnostics"):
             package = importlib.import_module(f"isotrope.{room}")
             for one in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-                if one.name in ("isotrope.core.settings", "isotrope.diagnostics.audit.options"):
-                    continue  # of the command line: they need pydantic
+                if one.name.endswith((".settings", ".options", ".audit.run", ".target")):
+                    continue  # they read settings, which needs pydantic
                 importlib.import_module(one.name)
                 print(one.name)
         """
     )
     assert len(shown.split()) > 80
+
+
+COMMANDS = """
+import contextlib, sys
+from isotrope.cli.main import guarded
+
+with contextlib.redirect_stderr(sys.stdout):
+    for command in {commands!r}:
+        print(guarded(command.split()))
+"""
+
+
+def test_a_command_names_the_extra_that_it_needs(tmp_path: Path) -> None:
+    texts = tmp_path / "texts.txt"
+    texts.write_text("a b c\n" * 20)
+    wanted = {
+        f"train {texts} --output {tmp_path}/text": "train",
+        f"train-images digits --output {tmp_path}/images": "train",
+        f"sweep train {texts} --vary batch-size=2,4 --output {tmp_path}/sweep": "sweep",
+        f"encode all-MiniLM-L6-v2 {texts} --output {tmp_path}/rows.npy": "train",
+        "diagnose all-MiniLM-L6-v2": "train",
+        f"simulate ratio --output {tmp_path}/simulated": "report",
+        "--print-completion bash": "completion",
+    }
+    shown = alone(COMMANDS.format(commands=[*wanted]), *REQUIREMENTS["dependencies"]).splitlines()
+    assert shown[1::2] == ["2"] * len(wanted), shown
+    for line, extra in zip(shown[::2], wanted.values(), strict=True):
+        assert f"run pip install '.[{extra}]'" in line
+
+
+def test_the_extra_of_the_report_has_all_that_a_report_needs(tmp_path: Path) -> None:
+    log = tmp_path / "metrics.csv"
+    log.write_text("step,loss\n1,1.0\n2,0.5\n")
+    page = tmp_path / "page.html"
+    needed = [*REQUIREMENTS["dependencies"], *REQUIREMENTS["optional-dependencies"]["report"]]
+    shown = alone(COMMANDS.format(commands=[f"report {tmp_path} --output {page}"]), *needed)
+    assert shown.splitlines()[-2:] == [str(page), "0"]
 
 
 def test_importing_costs_next_to_nothing() -> None:

@@ -44,7 +44,7 @@ def report(
         InputError: No run is given, a run is damaged, or the file cannot be written.
         MissingExtra: matplotlib or jinja2 is not installed.
     """
-    with needs_extra("report", "matplotlib", "jinja2"):
+    with needs_extra("report"):
         from isotrope.reports.html import write_report
     folders = [runs] if isinstance(runs, (str, os.PathLike)) else list(runs)
     return write_report(
@@ -97,7 +97,7 @@ def audit(
     named = objective if isinstance(objective, str) else None
     read = AuditSettings.read(given | ({} if named is None else {"objective": named}))
     if output is not None:
-        with needs_extra("report", "matplotlib", "jinja2"):
+        with needs_extra("report"):
             from isotrope.reports.html import check_audit_folder, write_audit
         check_audit_folder(Path(output), data, read.dev)
     from isotrope.diagnostics.audit.run import audit_texts
@@ -155,7 +155,7 @@ def audit_images(
         {"data": data, "encoder": name, "output": "none", **by_name(settings)}
     )
     if output is not None:
-        with needs_extra("report", "matplotlib", "jinja2"):
+        with needs_extra("report"):
             from isotrope.reports.html import check_audit_folder, write_audit
         check_audit_folder(Path(output))
     from isotrope.training.images.audit import audit as audited_with
@@ -202,7 +202,7 @@ def sweep(
         InputError: A setting or the data are wrong, or no trial has a score after its training.
         MissingExtra: optuna or matplotlib is not installed.
     """
-    with needs_extra("sweep", "optuna", "matplotlib"):
+    with needs_extra("sweep"):
         from isotrope.sweeps.spec import RUNS, SweepSettings, plan
         from isotrope.sweeps.sweep import sweep as run
         from isotrope.sweeps.tables import as_result, write

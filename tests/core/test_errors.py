@@ -1,14 +1,19 @@
 """Errors a user can cause: their messages, and the nearest name."""
 
+import ast
 import pickle
+import sys
+from pathlib import Path
 
 import pytest
 
+from isotrope.core import errors
 from isotrope.core.errors import (
     InputError,
     MissingExtra,
     SettingError,
     nearest,
+    needs_extra,
 )
 from isotrope.core.spelling import as_flag, as_key, named, spell, spell_all, spelled
 
@@ -19,6 +24,33 @@ def test_a_missing_extra_says_what_to_install() -> None:
     assert isinstance(error, ValueError)
     assert str(error).startswith("run pip install '.[parquet]' in a checkout")
     assert "\n" not in str(error)
+
+
+def test_each_package_that_is_imported_belongs_to_an_extra() -> None:
+    own = {"isotrope", "_typeshed", "pandas"}  # pandas makes the frames that users ask for
+    for file in Path(errors.__file__).parents[1].rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
+            for package in {name.partition(".")[0] for name in names} - own:
+                if package not in {*sys.stdlib_module_names, "torch", "numpy", "pydantic"}:
+                    with pytest.raises(MissingExtra) as caught, needs_extra():
+                        raise ModuleNotFoundError(name=f"{package}.part")
+                    assert caught.value.package == package
+
+
+def test_the_extra_of_a_package_is_the_one_named_if_it_has_it() -> None:
+    for package, wanted, extra in (
+        ("datasets", "image", "image"),
+        ("datasets", "report", "hub"),
+        ("optuna", "", "sweep"),
+    ):
+        with pytest.raises(MissingExtra) as caught, needs_extra(wanted):
+            raise ModuleNotFoundError(name=package)
+        assert caught.value.extra == extra
+    for package in ("isotrope.cli", "no_such_package"):
+        with pytest.raises(ModuleNotFoundError), needs_extra("report"):
+            raise ModuleNotFoundError(name=package)
 
 
 @pytest.mark.parametrize(

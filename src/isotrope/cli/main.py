@@ -114,8 +114,8 @@ def _say_loading() -> None:
 
 def _completion(shell: str, root: Parser) -> str:
     """Return the completion script for a shell."""
-    with needs_extra("completion", "shtab"):
-        import shtab
+    import shtab
+
     from isotrope.cli.command import load
 
     parser = argparse.ArgumentParser(prog=root.prog, parents=[root], add_help=False)
@@ -185,7 +185,8 @@ def _guarded(arguments: Sequence[str], stack: ExitStack) -> int:
     try:
         with redirect_stdout(cast("TextIO", out)), redirect_stderr(cast("TextIO", err)):
             try:
-                code = _run(arguments, stack)
+                with needs_extra():
+                    code = _run(arguments, stack)
             except SystemExit as stop:  # of --help and --version
                 code = cast("int", stop.code or 0)
             sys.stdout.flush()

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from isotrope.cli.command import Command, OfObjective, as_json, plugin
-from isotrope.core.errors import needs_extra
 from isotrope.core.progress import bar
 from isotrope.core.settings import Used, setting
 from isotrope.core.table import table
@@ -148,8 +147,8 @@ def _write(
 
 
 def _picture(settings: SimulateSettings, titled: "Sequence[tuple[str, Landscape]]") -> "Picture":
-    with needs_extra("report", "matplotlib"):
-        from isotrope.reports.surfaces import ANGLES, Surface, curves, heatmaps
+    from isotrope.reports.surfaces import ANGLES, Surface, curves, heatmaps
+
     surfaces = [Surface(title, f.negative, f.positive, f.value, f.defined) for title, f in titled]
     if settings.kind == "weight":
         return curves(surfaces, "share of the hardest negative")

@@ -120,7 +120,7 @@ class _SweepCommand(Command[_SweepFlags]):
 
 def sweep(settings: _SweepFlags, cls: "type[RunSettings]", base: dict[str, Any]) -> int:
     """Train the runs that are not finished; print the table and the best trial's command line."""
-    with needs_extra("sweep", "optuna", "matplotlib"):
+    with needs_extra("sweep"):
         from isotrope.sweeps.spec import plan
         from isotrope.sweeps.sweep import existing
         from isotrope.sweeps.sweep import sweep as train

@@ -2,7 +2,9 @@
 
 import contextlib
 import difflib
+import re
 from collections.abc import Iterable, Iterator
+from importlib import metadata
 from pathlib import Path
 
 from isotrope.core.legible import legible
@@ -13,6 +15,11 @@ _VERBS = {
     *("shares", "takes"),
 }
 """If a problem begins with one of these verbs, the message has no colon before it."""
+
+_BROUGHT_BY = {"PIL": "pillow", "markupsafe": "jinja2", "yaml": "pyyaml"}
+_BROUGHT_BY |= dict.fromkeys(("joblib", "sklearn"), "scikit-learn")
+_BROUGHT_BY |= dict.fromkeys(("huggingface_hub", "safetensors", "tokenizers"), "transformers")
+"""The requirement that installs a package, by import name, if it has another name."""
 
 
 class InputError(ValueError):
@@ -124,15 +131,32 @@ class MissingExtra(InputError):
 
 
 @contextlib.contextmanager
-def needs_extra(extra: str, *packages: str) -> Iterator[None]:
-    """Raise :class:`MissingExtra` if the block imports one of ``packages`` that is missing."""
+def needs_extra(extra: str = "") -> Iterator[None]:
+    """Raise :class:`MissingExtra` if the block imports an optional package that is not installed.
+
+    Args:
+        extra: Extra that the message names if several install the package; by default, the smallest
+            of these.
+    """
     try:
         yield
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
-        if package not in packages:
+        extras = _extras_with(package)
+        if not extras:
             raise
-        raise MissingExtra(package, extra=extra) from error
+        raise MissingExtra(package, extra=extra if extra in extras else extras[0]) from error
+
+
+def _extras_with(package: str) -> list[str]:
+    """Return the extras that install a package, the smallest first."""
+    name, packages = _BROUGHT_BY.get(package, package.replace("_", "-")), dict[str, list[str]]()
+    with contextlib.suppress(metadata.PackageNotFoundError):  # the sources alone
+        for need in metadata.requires("isotrope") or ():
+            words = re.findall(r"[\w.-]+", need)
+            packages.setdefault(words[-1] if "extra" in words else "", []).append(words[0])
+    extras = [extra for extra, names in packages.items() if extra and name in names]
+    return sorted(extras, key=lambda extra: len(packages[extra]))
 
 
 class NeedsEager(RuntimeError):

@@ -115,7 +115,7 @@ def square(picture: Picture, side: int) -> NDArray[np.uint8]:
 
 
 def _pillow() -> ModuleType:
-    with needs_extra("image", "PIL"):
+    with needs_extra("image"):
         from PIL import Image
     return Image
 

@@ -76,7 +76,7 @@ class _Unpacked(io.RawIOBase):
         kind = path.suffix.lower()
         self._plain: Any = None
         if kind == ".zst":
-            with needs_extra("parquet", "pyarrow"):
+            with needs_extra("parquet"):
                 import pyarrow
             self._plain = pyarrow.CompressedInputStream(pyarrow.PythonFile(raw), "zstd")
         else:

@@ -92,7 +92,7 @@ def plain_suffix(path: Path) -> str:
 
 
 def _module(name: str, extra: str) -> ModuleType:
-    with needs_extra(extra, name.partition(".")[0]):
+    with needs_extra(extra):
         return importlib.import_module(name)
 
 

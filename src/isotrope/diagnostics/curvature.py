@@ -158,7 +158,7 @@ def extremes(hessian: Hessian, *, tolerance: float = 1e-3, seed: int = 0) -> tup
         tolerance: Relative error of the eigenvalues.
         seed: Seed of the random vector from which the iteration starts.
     """
-    with needs_extra("train", "scipy"):
+    with needs_extra("train"):
         from scipy.sparse.linalg import LinearOperator, eigsh
 
     def product(v: np.ndarray) -> np.ndarray:

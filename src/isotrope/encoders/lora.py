@@ -47,7 +47,7 @@ def add_lora(
             has no default, all linear layers.
         seed: Seed of the initial matrices ``A``.
     """
-    with needs_extra("lora", "peft"):
+    with needs_extra("lora"):
         from peft import LoraConfig, TaskType, inject_adapter_in_model
         from peft.utils import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as DEFAULT_TARGETS
     transformer = encoder.transformer("lora")

@@ -244,7 +244,7 @@ def _ndcg(gains: np.ndarray, relevant: Sequence[dict[int, float]]) -> np.ndarray
 
 
 def _package() -> ModuleType:
-    with needs_extra("bm25", "bm25s"):
+    with needs_extra("bm25"):
         return importlib.import_module("bm25s")
 
 

@@ -119,7 +119,7 @@ def check_task(task: TransferTask, mode: str) -> None:
 
 
 def _folds(count: int) -> "StratifiedKFold":
-    with needs_extra("eval", "sklearn"):
+    with needs_extra("eval"):
         from sklearn.model_selection import StratifiedKFold
     return StratifiedKFold(n_splits=count, shuffle=True, random_state=SEED)
 

@@ -123,7 +123,7 @@ class Outcome:
             InputError: A column cannot be drawn, or the run folder is damaged.
             MissingExtra: matplotlib is not installed.
         """
-        with needs_extra("report", "matplotlib", "jinja2"):
+        with needs_extra("report"):
             from isotrope.reports.pictures import figure_of
         return figure_of(self.output, quantities)
 

@@ -15,14 +15,10 @@ gives the same scores as ``isotrope evaluate``. :class:`isotrope.Doctor` measure
     )
 """
 
-import importlib
-
 from isotrope.core.errors import needs_extra
 
-with needs_extra("train", "sentence_transformers"):
-    importlib.import_module("sentence_transformers")
-
-from isotrope.adapters.sentence_transformers.evaluators import ProtocolEvaluator
-from isotrope.adapters.sentence_transformers.losses import CachedObjectiveLoss, ObjectiveLoss
+with needs_extra("st"):
+    from isotrope.adapters.sentence_transformers.evaluators import ProtocolEvaluator
+    from isotrope.adapters.sentence_transformers.losses import CachedObjectiveLoss, ObjectiveLoss
 
 __all__ = ["CachedObjectiveLoss", "ObjectiveLoss", "ProtocolEvaluator"]

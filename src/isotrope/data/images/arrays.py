@@ -290,7 +290,7 @@ def load_digits(share: float, seed: int) -> ImageSet:
         share: Share of each class's pictures that form the test part. If 0, the share is 0.2.
         seed: Seed of the random choice of the test pictures.
     """
-    with needs_extra("image", "sklearn"):
+    with needs_extra("image"):
         from sklearn.datasets import load_digits as bundled
     digits = bundled()
     grey = (digits.images * (255 / 16)).round().astype(np.uint8)[:, None]

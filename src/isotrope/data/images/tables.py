@@ -63,7 +63,7 @@ def _by_split(folder: Path) -> dict[str, list[str]]:
 
 def load_table(folder: Path) -> ImageSet:
     """Open a Hugging Face dataset folder."""
-    with needs_extra("image", "datasets"):
+    with needs_extra("image"):
         import datasets
     bars, counts = datasets.is_progress_bar_enabled(), datasets.config.HF_UPDATE_DOWNLOAD_COUNTS
     level = datasets.logging.get_verbosity()
