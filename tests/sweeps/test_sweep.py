@@ -4,10 +4,12 @@ import csv
 import io
 import math
 import shutil
+import weakref
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from isotrope.core.errors import CannotResume, InputError
 from isotrope.core.image_methods import METHODS
@@ -163,6 +165,40 @@ def test_what_fails_leaves_the_others_and_is_tried_again(
     assert best_of(trials, highest=True) is trials[1]
     sweep(spec(tmp_path, RATES))
     assert len(made) == 6 + 2
+
+
+def test_a_run_without_memory_fails_and_leaves_its_memory_to_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[weakref.ref[torch.Tensor]] = []
+
+    def scored(settings: Any) -> float:
+        assert not any(reference() is not None for reference in held)
+        if settings.learning_rate > 9e-5:
+            activations = torch.ones(3)
+            held.append(weakref.ref(activations))
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB\nmore")
+        return score(settings)
+
+    made = pretend(monkeypatch, scored)
+    values = ["learning-rate=1e-4,1e-5,3e-5"]
+    trials = sweep(spec(tmp_path, values))
+    assert len(held) == 2
+    assert [len(trial.results) for trial in trials] == [0, 2, 2]
+    assert all("(CUDA out of memory. Tried to allocate 2.00 GiB)" in x for x in trials[0].failures)
+    assert best_of(trials, highest=True) is trials[2]
+    pretend(monkeypatch)  # on a larger machine
+    assert all(len(trial.results) == 2 for trial in sweep(spec(tmp_path, values)))
+    assert len(made) == 6
+
+
+def test_a_bug_in_a_run_ends_the_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(settings: Any) -> float:
+        raise RuntimeError("a bug")
+
+    pretend(monkeypatch, broken)
+    with pytest.raises(RuntimeError, match="a bug"):
+        sweep(spec(tmp_path, RATES))
 
 
 def test_the_lowest_may_be_the_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,6 +96,10 @@ def full(kind: type[Exception]) -> None:
     raise OSError(28, "No space left on device", "a file") if kind is OSError else kind("no room")
 
 
+def without_memory(item: int) -> None:
+    raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
+
+
 def environment(item: int) -> str:
     return " ".join(os.environ.get(n, "") for n in ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES"))
 
@@ -182,6 +186,8 @@ def test_a_full_disk_or_memory_is_the_same_error_with_any_number_of_jobs(jobs: i
     for kind in (MemoryError, OSError.__subclasses__()[0]):
         with pytest.raises(MemoryError if kind is MemoryError else OSError, match="no room"):
             list(each(full, [kind], jobs))
+    with pytest.raises(RuntimeError if jobs == 1 else MemoryError, match="allocate memory"):
+        list(each(without_memory, [0], jobs))
 
 
 def test_a_process_has_its_share_of_cores_and_one_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

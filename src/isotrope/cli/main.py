@@ -18,7 +18,7 @@ from typing import Any, NoReturn, TextIO, cast
 
 from isotrope import __version__
 from isotrope.cli.arguments import Parser
-from isotrope.core.errors import InputError, LostProcess, needs_extra, unknown
+from isotrope.core.errors import InputError, LostProcess, memory_is_full, needs_extra, unknown
 from isotrope.core.legible import LegibleStream, legible
 from isotrope.core.spelling import as_flag, named, spell, spelled
 
@@ -201,9 +201,7 @@ def _guarded(arguments: Sequence[str], stack: ExitStack) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (MemoryError, RuntimeError, ImportError) as error:
-        # messages of torch (CPU and GPU memory) and of the dynamic loader
-        said = any(w in str(error) for w in ("allocate memory", "out of memory", "map segment"))
-        if not said and not isinstance(error, MemoryError):
+        if not memory_is_full(error):
             raise
         from isotrope.cli.command import load
 

@@ -194,6 +194,13 @@ class WrongCoupling(InputError):
     """An objective's ``coupling`` (how anchors depend on each other) does not fit its formula."""
 
 
+def memory_is_full(error: BaseException) -> bool:
+    """Return whether an error of Python, torch or the dynamic loader says that memory is full."""
+    if isinstance(error, RuntimeError | ImportError):
+        return any(w in str(error) for w in ("allocate memory", "out of memory", "map segment"))
+    return isinstance(error, MemoryError)
+
+
 def nearest(word: str, words: Iterable[str], *, alike: float = 0.5) -> str:
     """Return ``" (did you mean 'infonce'?)"`` if a known word is close to ``word``, else ``""``.
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from isotrope.core.errors import Diverged, InputError
+from isotrope.core.errors import Diverged, InputError, first_line, memory_is_full
 from isotrope.core.files import write_text
 from isotrope.core.lock import exclusive_lock
 from isotrope.core.progress import format_duration
@@ -311,11 +311,18 @@ def _finished(settings: RunSettings) -> Result | str | None:
     return note.read_text(encoding="utf-8") if note.is_file() else None
 
 
-def _train(run: Run) -> Result | str:
-    """Train one run, from its last checkpoint if possible; if it diverges, return the reason."""
+def _train(run: Run) -> Result | str | InputError:
+    """Train one run, from its last checkpoint if possible, or return why it has no result."""
     settings = run[2]
     try:
         return trained(settings).result
     except Diverged as error:
         write_text(RunFolder(settings.output).diverged, str(error))
         return str(error)
+    except Exception as error:
+        if not memory_is_full(error):
+            raise
+        reason = first_line(error)
+    # not raised: the frames of the first error hold the memory that the next run needs
+    remedy = "lower `--batch-size`, or use a larger machine"
+    return InputError(f"not enough memory ({reason})", remedy=remedy)

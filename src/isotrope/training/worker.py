@@ -15,7 +15,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from types import FrameType
 
-from isotrope.core.errors import Diverged, InputError, LostProcess
+from isotrope.core.errors import Diverged, InputError, LostProcess, memory_is_full
 from isotrope.training.launch import STOPS, Terminated, handling, interrupt
 
 _PARENT = 0  # descriptor of standard input, a pipe that closes when the parent ends
@@ -61,9 +61,9 @@ def _answer(order: bytes) -> bytes:
     except OSError as error:  # rebuilt, because a library's own classes may not unpickle
         about = (error.errno, error.strerror, error.filename) if error.errno else (str(error),)
         return pickle.dumps(("machine", OSError(*about)))
-    except MemoryError as error:
-        return pickle.dumps(("machine", MemoryError(str(error))))
-    except Exception:
+    except Exception as error:
+        if memory_is_full(error):
+            return pickle.dumps(("machine", MemoryError(str(error))))
         return pickle.dumps(("bug", traceback.format_exc()))
 
 
