@@ -2,7 +2,9 @@
 
 import json
 import math
+import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +132,25 @@ def test_provenance_in_a_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "x").write_text("2")
     result._git_state_of.cache_clear()
     assert provenance()["git"] == {"commit": clean["commit"], "modified": True}
+
+
+def test_a_branch_of_any_name_in_any_locale(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    for words in (["init", "-q"], ["checkout", "-qb", "größe"]):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    commit = ["git", *identity, "commit", "-q", "--allow-empty", "-m", "x"]
+    subprocess.run(commit, cwd=tmp_path, check=True)
+    monkeypatch.chdir(tmp_path)
+    code = "from isotrope.core.result import provenance; print(len(provenance()['git']['commit']))"
+    found = subprocess.run(
+        [sys.executable, "-X", "utf8=0", "-c", code],
+        env={**os.environ, "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"},
+        capture_output=True,
+        text=True,
+    )
+    assert found.stdout == "40\n", found.stderr
 
 
 def test_git_is_started_once_in_a_process(monkeypatch: pytest.MonkeyPatch) -> None:

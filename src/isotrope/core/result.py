@@ -131,11 +131,11 @@ def _git_state_of(folder: str) -> dict[str, Any] | None:
     arguments = ("status", "--porcelain=v2", "--branch", "--untracked-files=no")
     try:
         done = subprocess.run(
-            [*_GIT, *arguments], capture_output=True, text=True, timeout=5, check=True, cwd=folder
+            [*_GIT, *arguments], capture_output=True, timeout=5, check=True, cwd=folder
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    lines = done.stdout.splitlines()
+    lines = done.stdout.decode("utf-8", "replace").splitlines()
     commit = next(x.split()[2] for x in lines if x.startswith("# branch.oid "))
     if commit == "(initial)":  # nothing has been committed yet
         return None
