@@ -91,6 +91,13 @@ def test_json_alone_with_settings_and_files(run, tmp_path: Path) -> None:
     assert [Path(path).name for path in value["files"]] == ["ratio.png", "ratio.svg", "ratio.csv"]
 
 
+def test_json_is_ascii(run, tmp_path: Path) -> None:
+    """A terminal or a pipe may have any encoding."""
+    found = run("simulate", "ratio", *QUICK, "--json", "--output", tmp_path / "größe")
+    assert found.out.isascii()
+    assert {Path(file).parent.name for file in json.loads(found.out)["files"]} == {"größe"}
+
+
 @pytest.mark.parametrize("kind", ["dissipation", "weight", "ratio", "norm"])
 def test_what_is_undefined_is_null(run, kind: str, tmp_path: Path) -> None:
     draws = ["--batches", "20"] if kind in ("dissipation", "weight") else []

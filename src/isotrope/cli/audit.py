@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field, create_model
 
 from isotrope.cli.arguments import check_readable
-from isotrope.cli.command import Command, as_json
+from isotrope.cli.command import Command, as_json, in_ascii
 from isotrope.core.errors import InputError, place
 from isotrope.core.settings import Used, setting
 from isotrope.data.sources import dataset_files
@@ -95,7 +95,7 @@ def audit(settings: AuditCommandSettings) -> int:
         include=settings.model_fields_set - {"data", "output", "as_json", "plugin"}
     )
     audited = _images(data, options, settings) if images else _texts(data, options, settings)
-    print(audited.to_json().rstrip() if settings.as_json else audited)
+    print(in_ascii(audited.to_json()) if settings.as_json else audited)
     if output is not None:
         groups = settings.groups
         column = f"; train on its .jsonl files with --groups label, which includes {groups}"

@@ -6,6 +6,7 @@ this class, and examples.
 
 import argparse
 import importlib
+import json
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -128,3 +129,8 @@ def plugin() -> Any:  # noqa: ANN401
 def as_json() -> Any:  # noqa: ANN401
     """Return the field of the flag ``--json``."""
     return setting(False, "Print JSON and nothing else.", name="--json")
+
+
+def in_ascii(text: str) -> str:
+    """Return JSON in ASCII, which every terminal and pipe can show, whatever its encoding."""
+    return json.dumps(json.loads(text), indent=2)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from isotrope.cli.command import Command, OfObjective, as_json, plugin
+from isotrope.cli.command import Command, OfObjective, as_json, in_ascii, plugin
 from isotrope.core.settings import Names, Used, setting
 from isotrope.encoders.names import resolve
 
@@ -79,7 +79,7 @@ def diagnose(settings: DiagnoseSettings) -> int:
         plugins=settings.plugin,
         progress=True,
     )
-    print(diagnosis.to_json().rstrip() if settings.as_json else diagnosis)
+    print(in_ascii(diagnosis.to_json()) if settings.as_json else diagnosis)
     return 0
 
 

@@ -281,7 +281,7 @@ def _show(result: "Result", settings: EvaluateSettings) -> None:
         written = rows(result)
         write_text(settings.csv, csv_text([*written[0]], (r.values() for r in written)))
     if settings.as_json:
-        print(json.dumps(result.details, ensure_ascii=False, allow_nan=False))
+        print(json.dumps(result.details, allow_nan=False))
     else:
         print(result)
 

@@ -119,7 +119,7 @@ def simulate(settings: SimulateSettings) -> int:
             for p, row in zip(panels, rows, strict=True)
         ]
         value = {"kind": settings.kind, "objectives": objectives, "files": [str(f) for f in files]}
-        print(json.dumps(value, ensure_ascii=False, allow_nan=False))
+        print(json.dumps(value, allow_nan=False))
         return 0
     cells = [
         [panel.title, *("-" if number is None else f"{number:.4g}" for number in row.values())]

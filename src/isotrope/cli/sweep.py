@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from isotrope.cli.arguments import Parser, add_fields
-from isotrope.cli.command import Command
+from isotrope.cli.command import Command, in_ascii
 from isotrope.cli.training import from_file
 from isotrope.core.errors import InputError, nearest, needs_extra
 from isotrope.core.settings import Used, setting
@@ -136,7 +136,7 @@ def sweep(settings: _SweepFlags, cls: "type[RunSettings]", base: dict[str, Any])
     )
     files = [] if settings.show else write(spec, trials)
     if settings.as_json:
-        print(as_result(spec, trials).to_json(), end="")
+        print(in_ascii(as_result(spec, trials).to_json()))
     else:
         print(_text(spec, trials, files))
     failures = [why for trial in trials for why in trial.failures]
