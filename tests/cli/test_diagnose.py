@@ -42,7 +42,7 @@ def test_the_verdict_comes_first_and_is_kept(run, fallen: Path) -> None:
     assert lines[-1].startswith("examined: 20 logged steps; 3 scores")
     kept = json.loads((fallen / "diagnosis.json").read_text())
     assert kept["verdict"] == ["overfitting"]
-    assert set(kept) == {"verdict", "findings", "numbers", "judgement"}
+    assert set(kept) == {"verdict", "findings", "notes", "numbers", "judgement"}
 
 
 def test_json_is_what_is_kept_and_nothing_else(run, fallen: Path) -> None:
@@ -52,6 +52,16 @@ def test_json_is_what_is_kept_and_nothing_else(run, fallen: Path) -> None:
     assert json.loads(found.out) == json.loads((fallen / "diagnosis.json").read_text())
     (finding,) = json.loads(found.out)["findings"]
     assert set(finding) == {"verdict", "evidence", "source", "change", "detail", "title"}
+
+
+def test_json_says_in_ascii_what_was_not_examined(run, tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "größe")
+    (folder / "model").mkdir()
+    found = run("diagnose", folder, "--json")
+    note = json.loads(found.out)["notes"][-1]
+    assert note.startswith("the saved model could not be measured: ")
+    assert "größe" in note
+    assert found.out.isascii()
 
 
 def test_what_cannot_be_kept_is_told_all_the_same(

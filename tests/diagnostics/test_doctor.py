@@ -727,6 +727,11 @@ def test_json_is_read_back() -> None:
     ):
         assert Diagnosis.from_json(diagnosis.to_json()).to_json() == diagnosis.to_json()
         assert Diagnosis.from_json(diagnosis.to_json()).verdict == diagnosis.verdict
+        partial = replace(diagnosis, notes=("10 steps", "the saved model could not be measured"))
+        assert Diagnosis.from_json(partial.to_json()).notes == partial.notes
+        older = json.loads(partial.to_json())
+        del older["notes"]
+        assert Diagnosis.from_json(json.dumps(older)).notes == ()
 
 
 def test_every_verdict_can_be_decided_and_every_consequence_is_one() -> None:

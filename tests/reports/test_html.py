@@ -364,6 +364,13 @@ def test_a_healthy_run_shows_its_key_numbers(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.usefixtures("words")
+def test_what_was_not_examined_is_shown(tmp_path: Path) -> None:
+    record = {"verdict": ["healthy"], "findings": [], "notes": ["9 steps", "no model"]}
+    _, page = report(tmp_path, write_diagnosis(write_run(tmp_path / "well"), record))
+    assert "Examined for well: 9 steps; no model." in page.text
+
+
 def test_many_sick_runs_do_not_fill_the_first_sentence() -> None:
     collapsed = Diagnosis((Finding("collapsed", (), "", "", ""),))
     faulty = [(f"run {i}", collapsed) for i in range(5)]

@@ -77,7 +77,7 @@ class Diagnosis:
 
     Attributes:
         findings: Faults, root cause first; empty if the run is healthy.
-        notes: What was examined and what could not be examined; not part of the JSON.
+        notes: What was examined and what could not be examined.
         numbers: The main numbers of a healthy run, with the thresholds that they do not cross.
         judgement: Whether training raised the score on the dev set; None if that is unknown.
         remarks: Properties of a healthy run that look like faults but are not.
@@ -124,6 +124,7 @@ class Diagnosis:
         losses, judgement = record.get("loss", []), record.get("judgement")
         return cls(
             _findings(record["findings"]),
+            notes=tuple(record.get("notes", ())),
             numbers=_evidence(record.get("numbers", ())),
             judgement=None if judgement is None else Judgement(**judgement),
             losses=tuple(losses) if isinstance(losses, list) else (losses,),
@@ -132,7 +133,7 @@ class Diagnosis:
         )
 
     def to_json(self) -> str:
-        """Return JSON: an object with ``verdict``, ``findings``, ``numbers`` and ``judgement``.
+        """Return JSON: keys ``verdict``, ``findings``, ``notes``, ``numbers`` and ``judgement``.
 
         If there are remarks, the key ``remarks`` has a list of them, in the form of ``findings``.
         If a model was diagnosed, the key ``model`` has its statistics. After a training in another
@@ -142,6 +143,7 @@ class Diagnosis:
         record: dict[str, Any] = {
             "verdict": list(self.verdict),
             "findings": [asdict(finding) for finding in self.findings],
+            "notes": list(self.notes),
             "numbers": [asdict(number) for number in self.numbers],
             "judgement": None if self.judgement is None else asdict(self.judgement),
         }
