@@ -12,7 +12,7 @@ import pytest
 
 from isotrope.reports.panels import ReportPanel, panel, sections
 from isotrope.reports.pictures import write_pictures
-from isotrope.reports.plots import _tick, styles
+from isotrope.reports.plots import _smooth, _tick, styles
 from isotrope.reports.quantities import QUANTITIES, SECTIONS
 from isotrope.reports.runs import Run, read_run
 from tests.reports.folders import (
@@ -297,3 +297,13 @@ def test_dotted_lines_of_equal_values_take_turns_too() -> None:
     first, second = dashes(shown, 0, "-1"), dashes(shown, 1, "-1")
     assert first[0] == second[0] != dashes(shown, 0)[0]
     assert first[1:] != second[1:]
+
+
+@pytest.mark.parametrize("count", [30, 89, 90, 1_000_000])
+def test_a_running_mean_is_that_of_the_points_around(count: int) -> None:
+    values = np.random.default_rng(0).normal(3.0, 1.0, count)
+    reach, found = max(2, count // 30), _smooth(values)
+    assert len(found) == count
+    for place in np.linspace(0, count - 1, 30).astype(int):
+        around = values[max(0, place - reach) : place + reach + 1]
+        assert found[place] == pytest.approx(around.mean(), rel=1e-10)
