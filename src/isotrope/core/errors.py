@@ -3,6 +3,7 @@
 import contextlib
 import difflib
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
@@ -132,12 +133,7 @@ class MissingExtra(InputError):
 
 @contextlib.contextmanager
 def needs_extra(extra: str = "") -> Iterator[None]:
-    """Raise :class:`MissingExtra` if the block imports an optional package that is not installed.
-
-    Args:
-        extra: Extra that the message names if several install the package; by default, the smallest
-            of these.
-    """
+    """Raise :class:`MissingExtra` for a missing package, with ``extra`` if it has the package."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -150,13 +146,12 @@ def needs_extra(extra: str = "") -> Iterator[None]:
 
 def _extras_with(package: str) -> list[str]:
     """Return the extras that install a package, the smallest first."""
-    name, packages = _BROUGHT_BY.get(package, package.replace("_", "-")), dict[str, list[str]]()
+    name, needs = _BROUGHT_BY.get(package, package.replace("_", "-")), list[list[str]]()
     with contextlib.suppress(metadata.PackageNotFoundError):  # the sources alone
-        for need in metadata.requires("isotrope") or ():
-            words = re.findall(r"[\w.-]+", need)
-            packages.setdefault(words[-1] if "extra" in words else "", []).append(words[0])
-    extras = [extra for extra, names in packages.items() if extra and name in names]
-    return sorted(extras, key=lambda extra: len(packages[extra]))
+        needs = [re.findall(r"[\w.-]+", need) for need in metadata.requires("isotrope") or ()]
+    sizes = Counter(words[-1] for words in needs if "extra" in words)
+    found = {words[-1] for words in needs if words[0] == name} & {*sizes}
+    return sorted(found, key=lambda extra: (sizes[extra], extra))
 
 
 class NeedsEager(RuntimeError):

@@ -20,17 +20,9 @@ from isotrope.core.errors import InputError
 from isotrope.core.files import write_text
 
 _PACKAGES = (
-    "isotrope",
-    "torch",
-    "numpy",
-    "scipy",
-    "transformers",
-    "tokenizers",
-    "sentence-transformers",
-    "accelerate",
+    *("isotrope", "torch", "numpy", "scipy"),
+    *("transformers", "tokenizers", "sentence-transformers", "accelerate"),
 )
-
-
 _SHOWN = 6  # metrics in a repr
 
 
