@@ -5,11 +5,13 @@ import io
 import math
 import shutil
 import weakref
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from optuna.distributions import IntDistribution
 
 from isotrope.core.errors import CannotResume, InputError
 from isotrope.core.image_methods import METHODS
@@ -18,6 +20,7 @@ from isotrope.paradigm import registry
 from isotrope.reports.runs import HELD_OUT_BY
 from isotrope.sweeps import tables
 from isotrope.sweeps.spec import Sweep, SweepSettings, plan
+from isotrope.sweeps.study import JOURNAL, SweepStudy
 from isotrope.sweeps.sweep import Trial, best_of, equals_of_best, existing, ranked, sweep
 from isotrope.training.images.settings import ImageSettings, options_of
 from isotrope.training.settings import RunSettings, TrainSettings
@@ -190,6 +193,41 @@ def test_a_run_without_memory_fails_and_leaves_its_memory_to_the_others(
     pretend(monkeypatch)  # on a larger machine
     assert all(len(trial.results) == 2 for trial in sweep(spec(tmp_path, values)))
     assert len(made) == 6
+
+
+def test_looking_at_a_sweep_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch)
+    one = spec(tmp_path, ["learning-rate=1e-5..1e-4", "batch-size=8..64"], trials=2)
+    trials = sweep(one)
+    journal = tmp_path / "sweep" / JOURNAL
+    SweepStudy(one).study.ask(
+        {"batch-size": IntDistribution(8, 64)}
+    )  # its values are not all chosen
+    with journal.open("a") as file:
+        file.write('{"op_code": 5, "wor')  # and a line of it is not all written
+    before = journal.read_bytes()
+    assert existing(one) == trials
+    other = spec(tmp_path, ["learning-rate=1e-5..1e-4"], trials=2)
+    assert existing(other) == []
+    assert journal.read_bytes() == before
+
+
+def test_a_run_without_its_second_training_is_not_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend(monkeypatch)
+    one = spec(tmp_path, ["learning-rate=1e-5"], base={**BASE, "refit": True}, seeds=[0])
+    (trial,) = sweep(one)
+    file = one.folder(trial.values, 0) / "result.json"
+    result = Result.load(file)
+    result.metrics["dev_best_step"] = 3
+    for second, finished in (
+        ({}, False),
+        ({"refit": {"records": 9}}, True),
+        ({"refit": None}, True),
+    ):
+        replace(result, details=second).save(file)
+        assert bool(existing(one)[0].results) is finished
 
 
 def test_a_bug_in_a_run_ends_the_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

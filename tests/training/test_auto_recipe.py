@@ -190,6 +190,9 @@ def test_the_saved_model_is_the_mean_of_two_trainings(tmp_path: Path) -> None:
     late = TrainSettings.read({**given, **held, "refit": True}).model_copy(update={"minutes": 1e-6})
     del outcome.result.details["refit"]
     assert refitted(late, outcome, lambda _: pytest.fail("there is no time")) is outcome
+    later = late.model_copy(update={"minutes": None})  # what was decided stays
+    assert refitted(later, outcome, lambda _: pytest.fail("there was no time")) is outcome
+    assert Result.load(output / "result.json").details["refit"] is None
 
 
 def test_the_mean_of_weights_that_layers_share(small: Path, tmp_path: Path) -> None:

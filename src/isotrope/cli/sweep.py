@@ -129,11 +129,8 @@ def sweep(settings: _SweepFlags, cls: "type[RunSettings]", base: dict[str, Any])
     spec = plan(cls, base, SweepSettings.read(settings.model_dump(include=own)))
     if settings.dry_run:
         return _dry(spec)
-    trials = (
-        existing(spec)
-        if settings.show
-        else train(spec, partial(print, file=sys.stderr, flush=True))
-    )
+    report = partial(print, file=sys.stderr, flush=True)
+    trials = existing(spec) if settings.show else train(spec, report)
     files = [] if settings.show else write(spec, trials)
     if settings.as_json:
         print(in_ascii(as_result(spec, trials).to_json()))

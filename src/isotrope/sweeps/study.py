@@ -33,15 +33,15 @@ _REPEATS = 10  # draws for each trial; if these give too few different values, t
 
 
 class SweepStudy:
-    """The study of a sweep.
+    """The study of a sweep, in its own journal or in a copy.
 
     Attributes:
         count: Number of different combinations of values to try.
     """
 
-    def __init__(self, spec: Sweep) -> None:
+    def __init__(self, spec: Sweep, journal: Path | None = None) -> None:
         self._spec = spec
-        self._journal = spec.chosen.output / JOURNAL
+        self._journal = journal or spec.chosen.output / JOURNAL
         self._plan = grid(spec)
         self.count = spec.chosen.trials if self._plan is None else len(self._plan)
         self._distributions = {setting.name: _distribution(setting) for setting in spec.varied}
@@ -61,8 +61,8 @@ class SweepStudy:
             raise
         except Exception as error:  # Optuna may raise any error for a line that it did not write
             raise InputError(
-                f"move {place(self._journal)} away and start the sweep again, which keeps finished "
-                f"runs: this file is damaged ({type(error).__name__})"
+                f"move {place(spec.chosen.output / JOURNAL)} away and start the sweep again, which "
+                f"keeps finished runs: this file is damaged ({type(error).__name__})"
             ) from error
 
     def settings(self) -> Iterator[tuple[int, dict[str, str]]]:

@@ -7,6 +7,7 @@ are not repeated if values are added later.
 import math
 import shutil
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -27,7 +28,7 @@ from isotrope.sweeps.study import JOURNAL, SweepStudy, mend
 from isotrope.training.early_checks import as_begun, check_folder
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.launch import each
-from isotrope.training.run import trained
+from isotrope.training.run import awaits_second, trained
 from isotrope.training.settings import RunSettings, TrainSettings
 
 Run = tuple[int, int, RunSettings]
@@ -161,12 +162,14 @@ def sweep(spec: Sweep, report: Report = lambda line: None) -> list[Trial]:
 def existing(spec: Sweep) -> list[Trial]:
     """Return the trials with the results so far, without training."""
     check_metric(spec)
-    values = grid(spec)
-    if values is None:
-        begun = (spec.chosen.output / JOURNAL).is_file()
-        values = [values for _, values in SweepStudy(spec).tried()] if begun else []
+    values, journal = grid(spec), spec.chosen.output / JOURNAL
+    if values is None and journal.is_file():
+        with tempfile.TemporaryDirectory() as folder:  # Optuna writes to a journal that it opens
+            copy = Path(shutil.copy(journal, folder))
+            mend(copy)
+            values = [values for _, values in SweepStudy(spec, copy).tried()]
     trials, data = [], _Data(spec)
-    for entry in values:
+    for entry in values or ():
         trials.append(Trial(entry, spec.metric))
         for seed in spec.chosen.seeds:
             result = _finished(spec.run(entry, seed))
@@ -306,7 +309,7 @@ def _finished(settings: RunSettings) -> Result | str | None:
         settings = as_begun(settings)  # with numbers in place of "auto"
     finished = check_folder(folder, settings, resume=True)
     if finished is not None:
-        return finished
+        return None if awaits_second(settings, finished) else finished
     note = RunFolder(folder).diverged
     return note.read_text(encoding="utf-8") if note.is_file() else None
 
@@ -324,5 +327,4 @@ def _train(run: Run) -> Result | str | InputError:
             raise
         reason = first_line(error)
     # not raised: the frames of the first error hold the memory that the next run needs
-    remedy = "lower `--batch-size`, or use a larger machine"
-    return InputError(f"not enough memory ({reason})", remedy=remedy)
+    return InputError(f"not enough memory ({reason})", remedy="lower `--batch-size`")

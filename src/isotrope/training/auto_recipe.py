@@ -38,7 +38,7 @@ from isotrope.training.recipe_facts import (
     facts_of,
     limit_of,
 )
-from isotrope.training.refit import without_mean
+from isotrope.training.run import without_mean
 from isotrope.training.settings import LIMITED, OF_SCORES, TrainSettings
 from isotrope.training.text_encoder import encoder_of
 from isotrope.training.time_limit import SHORTEST, TimeLimit, of_steps

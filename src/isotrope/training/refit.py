@@ -9,25 +9,18 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from isotrope.core.distributed import launched_processes
 from isotrope.core.lock import ensure_not_replaced
 from isotrope.core.run_folder import RunFolder
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.measures.judgement import DevHistory
 from isotrope.training import changes
 from isotrope.training.progress import warn
-from isotrope.training.run import Outcome
+from isotrope.training.run import Outcome, awaits_second
 from isotrope.training.settings import TrainSettings
 from isotrope.training.text_encoder import encoder_of
 
 SECOND = 0.4
 """Share of ``--minutes`` above which the first training leaves no time for a second one."""
-
-
-def without_mean(settings: TrainSettings) -> bool:
-    """Return whether the weights of two runs cannot be averaged."""
-    several = launched_processes()[0] > 1
-    return several or settings.lora is not None or settings.encoder == "scratch"
 
 
 def refitted(
@@ -42,29 +35,19 @@ def refitted(
     has no time for it. ``began`` is the time at which the command began (``time.time``).
     """
     result, folder = outcome.result, RunFolder(settings.output)
-    kept = result.metrics.get("dev_best_step")
-    if not settings.refit or without_mean(settings):
-        return outcome
-    if outcome.exit_code or not kept or "refit" in result.details:
+    if outcome.exit_code or not awaits_second(settings, result):
         return outcome
     took = float(result.metrics["seconds"] or 0)
     spent = took if began is None else time.time() - began
     if settings.minutes is not None and max(took / SECOND, spent + took) > 60 * settings.minutes:
         warn(f"no second training: the first took {spent / 60:.1f} of {settings.minutes:g} minutes")
+        result.details["refit"] = None  # decided
+        result.save(folder.result)
         return outcome
     warn(f"training a second time, including the held-out records ({folder.refit})")
-    second = train(
-        settings.model_copy(
-            update={
-                "output": str(folder.refit),
-                "seed": (settings.seed + 1) % 2**32,
-                "dev": None,
-                "patience": None,
-                "holdout": 0.0,
-                "refit": False,
-            }
-        )
-    )
+    again = {"output": str(folder.refit), "seed": (settings.seed + 1) % 2**32, "refit": False}
+    on_all = {"dev": None, "holdout": 0.0, "patience": None}
+    second = train(settings.model_copy(update={**again, **on_all}))
     if second.exit_code:
         return replace(outcome, exit_code=second.exit_code)
     encoder = SentenceEncoder.load(folder.model, device=settings.device)
@@ -76,7 +59,7 @@ def refitted(
         ours = encoder.state_dict()  # a tensor that layers share has several names
         means = {k: x.lerp(theirs[k], 0.5) for k, x in ours.items() if x.is_floating_point()}
         encoder.load_state_dict({**ours, **means})
-        records, seed = second.result.details["data"]["records"], (settings.seed + 1) % 2**32
+        records, seed = second.result.details["data"]["records"], again["seed"]
         note = (
             "The weights of this model are the mean of two trainings. The scores are from the "
             f"first training; the second used {records:,} records and seed {seed}.\n\n## Citation"

@@ -59,7 +59,7 @@ from isotrope.training.launch import (
     launched,
 )
 from isotrope.training.progress import warn
-from isotrope.training.settings import RunSettings
+from isotrope.training.settings import RunSettings, TrainSettings
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -265,6 +265,18 @@ def _random_states_kept() -> Iterator[None]:
             torch.cuda.set_rng_state_all(gpus)
 
 
+def without_mean(settings: TrainSettings) -> bool:
+    """Return whether the weights of two runs cannot be averaged."""
+    several = launched_processes()[0] > 1
+    return several or settings.lora is not None or settings.encoder == "scratch"
+
+
+def awaits_second(settings: RunSettings, result: Result) -> bool:
+    """Return whether the second training of a run with this result has yet to be made."""
+    wanted = isinstance(settings, TrainSettings) and settings.refit and not without_mean(settings)
+    return wanted and bool(result.metrics.get("dev_best_step")) and "refit" not in result.details
+
+
 @contextmanager
 def _taken(
     output: Path, settings: RunSettings, *, resume: bool, role: Role, lines: bool
@@ -281,7 +293,7 @@ def _taken(
             return
         with suppress(OSError):  # the folder can be read only
             remove_intermediates(output)
-        if lines and ("refit" in finished.details or not RunFolder(output).refit.is_dir()):
+        if lines and not awaits_second(settings, finished):
             warn(f"nothing to train: the run in {output} is finished")
         yield Outcome(finished, output)
 

@@ -55,7 +55,7 @@ from isotrope.training.nan_guard import check_finite_weights
 from isotrope.training.optimisers import plan_of
 from isotrope.training.progress import warn
 from isotrope.training.recipe import Plan
-from isotrope.training.refit import refitted, without_mean
+from isotrope.training.refit import refitted
 from isotrope.training.run import (
     Outcome,
     check_devices,
@@ -63,6 +63,7 @@ from isotrope.training.run import (
     hardware,
     run,
     try_objective,
+    without_mean,
     write_config,
 )
 from isotrope.training.settings import TrainSettings
