@@ -4,7 +4,7 @@ Three more functions return a Result: ``retrieval.retrieval``, ``linear_probe.li
 ``nearest.knn``.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from isotrope.core import public
 
@@ -17,5 +17,9 @@ if TYPE_CHECKING:
     from isotrope.evaluation.sts import sts_dev as sts_dev
     from isotrope.evaluation.tasks import with_average as with_average
     from isotrope.evaluation.transfer import transfer_task as transfer_task
+
+RankMetric = Literal["mrr@10", "ndcg@10"]
+SHOWN: dict[RankMetric, str] = {"mrr@10": "MRR@10", "ndcg@10": "nDCG@10"}
+"""Metrics of :func:`isotrope.retrieval` that can be the dev score, and how they are written."""
 
 public(__name__)

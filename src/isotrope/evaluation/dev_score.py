@@ -30,8 +30,8 @@ from isotrope.data.sources import named_errors
 from isotrope.data.text.retrieval_sets import RetrievalSet, from_pairs, load_retrieval
 from isotrope.data.text.sts_sets import Subset, load_sts_file
 from isotrope.data.text.tokens import TokenStore
+from isotrope.evaluation import SHOWN, RankMetric
 from isotrope.evaluation.embed import Encoder
-from isotrope.evaluation.options import SHOWN, RankMetric
 from isotrope.evaluation.retrieval import retrieval_evaluation
 from isotrope.evaluation.sts import sts_evaluation
 from isotrope.measures.judgement import DevEvaluation

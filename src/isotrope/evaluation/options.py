@@ -7,10 +7,6 @@ from typing import Literal
 
 from isotrope.core.settings import Names, Settings, Used, setting
 
-RankMetric = Literal["mrr@10", "ndcg@10"]
-SHOWN: dict[RankMetric, str] = {"mrr@10": "MRR@10", "ndcg@10": "nDCG@10"}
-"""Metrics of :func:`isotrope.retrieval` that can be the dev score, and how they are written."""
-
 DATA = "data to score on, in any combination"
 """Title of the settings that name data, in the help of an evaluation."""
 

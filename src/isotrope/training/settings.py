@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 
 from isotrope.core.settings import Names, Settings, Used, extra_of, setting
 from isotrope.data.sources import Sampling, dataset_files
-from isotrope.evaluation.options import RankMetric
+from isotrope.evaluation import RankMetric
 from isotrope.paradigm.declared import objective_settings
 from isotrope.training.recipe import Scheduler
 
