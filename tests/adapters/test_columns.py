@@ -123,18 +123,20 @@ def test_inputs_of_a_row_that_are_not_tokens_follow_their_row() -> None:
         assert torch.equal(ours, theirs)
 
 
-def _rank(rank: int) -> tuple[list[int], Tensor]:
+def _passes(rank: int, gather: bool, joined: bool) -> tuple[list[int], Tensor]:
     """Texts of one length here, of many there, in DDP, whose passes must be as many."""
     model = scratch(max_length=64).eval()
     columns = [[f"{' '.join(WORDS[:4])}"] * 8] * 2 if rank == 0 else [uneven(8, 3), uneven(8, 4)]
     given = features(model, *columns)
+    if rank == 0 and not joined:
+        given = [{**column, "task": str(i)} for i, column in enumerate(given)]
     passes = counting(model)
-    loss = ObjectiveLoss(model, "infonce")
+    loss = ObjectiveLoss(model, "infonce", gather_across_devices=gather)
     loss.model = DistributedDataParallel(model)  # type: ignore[assignment]
     value, found = gradient(loss, given)
     assert value > 0
     made = list(passes)
-    if rank == 1:  # an evaluation of one process does not wait for the other
+    if rank == 1 and not gather:  # an evaluation of one process does not wait for the other
         loss.model = model
         with torch.no_grad():
             loss([dict(one) for one in given], None)
@@ -142,8 +144,33 @@ def _rank(rank: int) -> tuple[list[int], Tensor]:
     return made, found
 
 
+WAYS = {(True, True): 1, (True, False): 2, (False, True): 2, (False, False): 2}
+"""The passes of each process, by ``gather``, and whether the columns of both can be joined."""
+
+
+def _rank(rank: int) -> list[tuple[list[int], Tensor]]:
+    return [_passes(rank, *way) for way in WAYS]
+
+
 def test_every_process_makes_as_many_passes(tmp_path: Path) -> None:
-    (first, one), (second, other) = on_two(_rank, tmp_path)
-    assert len(first) == len(second) == 1
-    assert sum(first) == sum(second) == 16
+    for passes, *ranks in zip(WAYS.values(), *on_two(_rank, tmp_path), strict=True):
+        (first, one), (second, other) = ranks
+        assert len(first) == len(second) == passes
+        assert sum(first) == sum(second) == 16
+        assert torch.equal(one, other)
+
+
+def _two_losses(rank: int) -> Tensor:
+    """The first process has pairs, the second scored pairs."""
+    model = scratch(max_length=64).eval()
+    given = features(model, uneven(8, rank), uneven(8, 2))
+    wrapped: Any = DistributedDataParallel(model)
+    loss = (losses.CoSENTLoss if rank else ObjectiveLoss)(wrapped, *[] if rank else ["infonce"])
+    loss([dict(one) for one in given], torch.arange(8) / 8).backward()
+    return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+
+
+def test_another_process_may_have_another_loss(tmp_path: Path) -> None:
+    """Several data sets, each with a loss of its own."""
+    one, other = on_two(_two_losses, tmp_path)
     assert torch.equal(one, other)

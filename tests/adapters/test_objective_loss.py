@@ -363,8 +363,20 @@ def _of_temperature(kind: Any, gather: bool, rows: slice) -> float:
     temperature = torch.nn.Parameter(torch.tensor(0.1, dtype=torch.float64))
     loss = kind(model, InfoNCE(temperature=temperature), gather_across_devices=gather)
     gradient(loss, features(model, texts(8, 0)[rows], texts(8, 1)[rows]))
+    torch.optim.SGD([temperature], lr=0.1).step()
     assert temperature.grad is not None
     return float(temperature.grad)
+
+
+def _learnt_by_one(rank: int) -> list[float | None]:
+    """The gradients after a step of two temperatures: the first process trains the first."""
+    model = quiet(scratch(width=16, layers=1))
+    both = [torch.nn.Parameter(torch.tensor(0.1)) for _ in range(2)]
+    loss, _ = (ObjectiveLoss(model, InfoNCE(temperature=one)) for one in both)
+    if rank == 0:
+        gradient(loss, features(model, texts(8, 0), texts(8, 1)))
+    torch.optim.SGD(both, lr=0.1).step()
+    return [None if one.grad is None else float(one.grad) for one in both]
 
 
 def _learnt(rank: int) -> dict[bool, list[float]]:
@@ -385,6 +397,15 @@ def test_processes_learn_one_temperature(tmp_path: Path) -> None:
     for found in on_two(_learnt, tmp_path):
         assert found[True] == pytest.approx([whole] * 2, rel=1e-6)
         assert found[False] == pytest.approx([mean] * 2, rel=1e-6)
+
+
+@pytest.mark.slow
+def test_a_process_without_the_loss_learns_its_temperature_too(tmp_path: Path) -> None:
+    """Several data sets: the batch of the other process has another loss."""
+    (mean, unused), other = on_two(_learnt_by_one, tmp_path)
+    assert mean
+    assert unused is None
+    assert other == [mean, None]
 
 
 @pytest.mark.slow

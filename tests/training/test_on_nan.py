@@ -43,8 +43,8 @@ def spoil(
         place, name = (losses, "embed_sorted") if kind == "text" else (method.ImageMethod, "crops")
         plain = getattr(place, name)
 
-        def spoilt(*given: Any) -> list[Tensor]:
-            found = plain(*given)
+        def spoilt(*given: Any, **how: Any) -> list[Tensor]:
+            found = plain(*given, **how)
             return [x * value for x in found] if now["step"] == step else found
 
         patch.setattr(place, name, spoilt)

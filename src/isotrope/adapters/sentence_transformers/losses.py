@@ -10,12 +10,14 @@ dropout masks, as in SimCSE::
 
 ``ObjectiveLoss`` sorts the texts of all columns by length and embeds them in chunks, which needs
 less padding than one forward pass for each column and gives the same value and gradient. The
-objective is computed from all rows of a batch, and in float32 even under autocast. The losses work
-with sentence-transformers' trainer, gradient cache, wrappers (``MatryoshkaLoss``) and samplers.
+objective is computed from all rows of a batch, and in float32 even under autocast. If several
+processes do not gather their rows, each embeds its texts in only two chunks. The losses work with
+sentence-transformers' trainer, gradient cache, wrappers (``MatryoshkaLoss``) and samplers.
 ``BatchSamplers.NO_DUPLICATES`` keeps equal texts out of a batch, so they do not push each other.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from operator import itemgetter
 from typing import Any, cast
@@ -25,8 +27,9 @@ import torch
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.losses.gradcache import CachedLossMixin, has_static_embedding_input
-from sentence_transformers.base.losses.merged_forward import merge_feature_batches
+from sentence_transformers.base.losses.merged_forward import embed_columns, merge_feature_batches
 from torch import Tensor, nn
+from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 
 from isotrope.core.distributed import all_gather_views, all_reduce_max, all_reduce_sum, world_size
 from isotrope.core.errors import InputError
@@ -48,8 +51,9 @@ class ObjectiveLoss(nn.Module):
         model: The model to train.
         objective: An objective, or the name of a registered objective. A hyperparameter that is an
             ``nn.Parameter`` (such as a temperature) is trained too; several processes average its
-            gradient. In a resumed training it starts again from the value given here, because
-            checkpoints of the sentence-transformers trainer store only the model's parameters.
+            gradient when the optimizer makes a step. In a resumed training it starts again from the
+            value given here, because checkpoints of the sentence-transformers trainer store only
+            the model's parameters.
         gather_across_devices: Whether to compute one loss over the rows of all processes. By
             default, each process compares only its own rows.
         groups: Whether rows of one group do not push each other. The column ``label`` or ``score``
@@ -101,7 +105,7 @@ class ObjectiveLoss(nn.Module):
             if isinstance(value, nn.Parameter):  # the optimiser finds it here
                 self.register_parameter(f"objective_{key}", value)
                 if value.requires_grad:  # the trainer wraps only the model in DDP
-                    value.register_post_accumulate_grad_hook(_average)
+                    register_optimizer_step_pre_hook(partial(_average, value))
             elif isinstance(value, Tensor) and value.requires_grad:
                 raise InputError(
                     f"give {key} as an nn.Parameter to train it, or without requires_grad: no "
@@ -118,7 +122,8 @@ class ObjectiveLoss(nn.Module):
     ) -> Tensor:
         """Return the loss of a batch."""
         columns = _columns(sentence_features)
-        return self.compute_loss_from_embeddings(embed_sorted(self.model, columns), labels)
+        embeddings = embed_sorted(self.model, columns, gather=self.gather_across_devices)
+        return self.compute_loss_from_embeddings(embeddings, labels)
 
     def compute_loss_from_embeddings(
         self, embeddings: list[Tensor], labels: Tensor | None = None
@@ -293,10 +298,17 @@ def _columns(sentence_features: Iterable[Mapping[str, Tensor]]) -> list[dict[str
     return columns if len(columns) > 1 else [*columns, dict(columns[0])]
 
 
-def _average(parameter: Tensor) -> None:
-    """Replace the gradient by its mean over the processes."""
-    if world_size() > 1 and parameter.grad is not None:
-        parameter.grad = all_reduce_sum(parameter.grad) / world_size()
+def _average(parameter: nn.Parameter, optimizer: Optimizer, *_: object) -> None:
+    """Before a step, replace the gradient by its mean over the processes.
+
+    The backward pass is too early: a process whose batch has another loss never reaches it.
+    """
+    trained = (p for group in optimizer.param_groups for p in group["params"])
+    if world_size() > 1 and any(p is parameter for p in trained):
+        gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        used = torch.full_like(gradient, float(parameter.grad is not None))
+        gradient, users = all_reduce_sum(torch.stack([gradient, used]))
+        parameter.grad = gradient / world_size() if users else None
 
 
 def _groups(labels: Tensor | None) -> Tensor:
@@ -309,16 +321,24 @@ def _groups(labels: Tensor | None) -> Tensor:
     return groups
 
 
-def embed_sorted(model: nn.Module, columns: Sequence[dict[str, Any]]) -> list[Tensor]:
+def embed_sorted(
+    model: nn.Module, columns: Sequence[dict[str, Any]], *, gather: bool = False
+) -> list[Tensor]:
     """Return a tensor of embeddings (n x d) for each column of a batch.
 
     The texts of all columns are joined, sorted by length and embedded in chunks. Columns that
-    cannot be joined, such as columns without padding, are embedded one at a time. Every process
-    makes the same number of forward passes, as DDP, FSDP and ZeRO-3 require.
+    cannot be joined, such as columns without padding, are embedded as in the losses of
+    sentence-transformers.
+
+    Every process must make the same number of forward passes, as DDP, FSDP and ZeRO-3 require. With
+    ``gather``, all processes are here and agree on a number. Otherwise, the batches of other
+    processes may have other losses, and there are two passes, as in most losses of
+    sentence-transformers.
     """
     merged, places = _merged(columns)
     if merged is None:
-        return [model(column)["sentence_embedding"] for column in columns]
+        _fewest(0, model, gather=gather)  # the other processes wait for this number
+        return embed_columns(model, columns)
     mask = merged["attention_mask"]
     # padding on the left is kept, so a text that is padded there ends at the width of its column
     ends = (mask * torch.arange(1, mask.shape[1] + 1, device=mask.device)).amax(1)
@@ -327,10 +347,10 @@ def embed_sorted(model: nn.Module, columns: Sequence[dict[str, Any]]) -> list[Te
     lengths = np.maximum(lengths[order], 1)  # a text without a token
     bounds = cut(lengths, pass_overhead(mask.device))
     if world_size() > 1:
-        # without gradients, other processes may not be here; one pass then suits every wrapper
-        own = len(bounds) - 1
-        fewest = -all_reduce_max(-own, mask.device) if torch.is_grad_enabled() else 1
-        bounds = fewer(bounds, lengths, fewest)
+        fewest = _fewest(len(bounds) - 1, model, gather=gather)
+        padding = np.arange(1, len(lengths)) * (lengths[:-1] - lengths[-1])
+        two = [0, 1 + int(padding.argmin()), len(lengths)]
+        bounds = fewer(bounds, lengths, fewest) if fewest else two
     rows = torch.from_numpy(np.concatenate(places)[order]).to(mask.device)
     # the longest first, because the allocator can reuse their memory for shorter texts
     parts = [
@@ -339,6 +359,13 @@ def embed_sorted(model: nn.Module, columns: Sequence[dict[str, Any]]) -> list[Te
     ]
     back = torch.from_numpy(np.argsort(order)).to(mask.device)
     return list(torch.cat(parts[::-1])[back].split([len(place) for place in places]))
+
+
+def _fewest(own: int, model: nn.Module, *, gather: bool) -> int:
+    """Return the least ``own`` of all processes; 0 if some process may not call this function."""
+    if not gather or not torch.is_grad_enabled():  # one process may evaluate alone
+        return 0
+    return -all_reduce_max(-own, next(model.parameters()).device)
 
 
 def _merged(
