@@ -17,6 +17,7 @@ from torch import Tensor
 from isotrope.paradigm import registry
 
 NAMES = ("infonce", "infonce symmetric", "ntxent", "dcl", "alignuniform", "mhe", "miov3")
+LOW = ("infonce 0.02", "infonce 0.01", "dcl 0.02", "dcl 0.01")  # other temperatures
 COSINES = (0.0, 0.5, 0.9)  # between different texts: a good encoder, raw BERT, nearly collapsed
 CSV = Path(__file__).parents[1] / "docs" / "results" / "bfloat16.csv"
 
@@ -60,10 +61,10 @@ def main() -> None:
     options = parser.parse_args()
     header = ("objective", "mean cosine", "backend", "value", "gradient")
     rows = []
-    for name in NAMES:
+    for name in NAMES + LOW:
         first, *form = name.split()
-        objective = registry.build(first)
-        objective = objective.symmetric() if form else objective
+        settings = {"temperature": form[0]} if name in LOW else {"symmetric": bool(form)}
+        objective = registry.build(first, settings)
         for cosine in COSINES:
             for backend in ("rowblock", "bfloat16"):
                 seen = [

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from benchmarks.bfloat16 import errors
 from isotrope.core.errors import NeedsEager
 from isotrope.core.views import Views
 from isotrope.kernels import tiles
@@ -65,6 +66,13 @@ def test_a_learnt_temperature_and_further_negatives() -> None:
         value = InfoNCE(temperature=temperature)(a, b, more, backend=backend)
         found.append(torch.autograd.grad(value, temperature)[0])
     torch.testing.assert_close(found[1], found[0], rtol=WORST, atol=WORST)
+
+
+@pytest.mark.parametrize("temperature", [0.03, 0.02])
+def test_the_error_is_small_at_a_low_temperature(temperature: float) -> None:
+    """Cosines of about 0.5 divided by it: what is subtracted before exponentials is large."""
+    found = errors(InfoNCE(temperature=temperature), 203, 0.5, seed=0, backend="bfloat16")
+    assert max(found) <= WORST
 
 
 def test_low_temperatures_stay_finite() -> None:

@@ -303,7 +303,7 @@ def _exponentials(tile: Tensor, tau: float, dtype: torch.dtype) -> tuple[Tensor,
     top = tile.amax(dim=1, keepdim=True)
     top = top.where(top > -torch.inf, 0.0)
     mass = total(tile.sub_(top).exp2_(), 1, dtype)
-    return mass, mass.log() + top.squeeze(1) * LN2
+    return mass, mass.log() + top.squeeze(1).to(dtype) * LN2
 
 
 def _add_chosen(
