@@ -169,6 +169,26 @@ def test_formulas_that_take_another_way(objective: Objective, message: str) -> N
     torch.testing.assert_close(objective(a, b), objective(a, b, backend="eager"))
 
 
+class Prepared(Objective, register=False):
+    """InfoNCE that adds groups or negatives to its views."""
+
+    adds: str
+
+    def prepare(self, views: Views) -> Views:
+        added = {"groups": torch.arange(len(views.anchors)) // 2, "negatives": views.anchors + 1}
+        return super().prepare(replace(views, **{self.adds: added[self.adds]}))
+
+    def formula(self, pairs: Pairs) -> Tensor:
+        return pairs.gap(0.5)
+
+
+@pytest.mark.parametrize("adds", ["groups", "negatives"])
+def test_what_an_objective_adds_to_its_views_counts(adds: str) -> None:
+    a, b = two()
+    objective = Prepared(adds=adds)
+    torch.testing.assert_close(objective(a, b), objective(a, b, backend="eager"))
+
+
 class Changing(Objective, register=False):
     """Asks for gaps where there are as many rows as are made up for it, else for what it names."""
 

@@ -252,18 +252,19 @@ class Objective:
         return marked(self._loss(views, backend), (self, views))
 
     def _loss(self, views: Views, backend: str) -> Tensor:
+        prepared = self.prepare(views)
         if backend == "auto" and not self.pairwise and self.holds == "nothing":
             backend = "eager"  # no row is compared with another, so no matrix is formed
-        elif backend == "auto" and self.space == "sphere" and small_batch.takes(views):
+        elif backend == "auto" and self.space == "sphere" and small_batch.takes(prepared):
             try:
-                return self._small_batch(views)
+                return self._small_batch(_single(prepared))
             except Unfused:
                 pass
-        name, _ = choose(views, backend)
+        name, _ = choose(prepared, backend)
         if self.space == "sphere" and name != "eager":
             with contextlib.suppress(Unfused):
-                return self._fused(views, name)
-        return self._reduced(self._directions(views, backend))
+                return self._fused(prepared, name)
+        return self._reduced(self._directions(prepared, backend))
 
     def _reduced(self, directions: list[Pairs]) -> Tensor:
         """The scalar of one direction or of two."""
@@ -279,16 +280,14 @@ class Objective:
         # mean() and a division would be five operations in the backward pass
         return total.dot(total.new_full(total.shape, share))
 
-    def _small_batch(self, views: Views) -> Tensor:
+    def _small_batch(self, prepared: Views) -> Tensor:
         """The loss, with the statistics of all directions in one node of autograd."""
-        prepared = _single(self.prepare(views))
         a = prepared.anchors
         questions = record(self.formula, a.dtype, self._learnt, device=a.device)
         return self._reduced(small_batch.directions(prepared, questions, both=self.two_directions))
 
-    def _fused(self, views: Views, backend: str) -> Tensor:
+    def _fused(self, prepared: Views, backend: str) -> Tensor:
         """The loss with its gradients already computed."""
-        prepared = self.prepare(views)
         try:
             return fused(
                 _single(prepared),
@@ -329,7 +328,9 @@ class Objective:
             )
         views = _square(anchors, positives, negatives, groups)
         with _as_given(views):
-            values = [self.formula(pairs) for pairs in self._directions(views, "auto")]
+            values = [
+                self.formula(pairs) for pairs in self._directions(self.prepare(views), "auto")
+            ]
             mean = torch.stack(values).mean(dim=0)
         return unrounded(mean, views.anchors, views.positives, views.negatives)
 
@@ -414,11 +415,11 @@ class Objective:
         Raises:
             ValueError: See :meth:`prepare`.
         """
-        return choose_pairs(self._compared(views), backend)
+        return choose_pairs(self._compared(self.prepare(views)), backend)
 
-    def _compared(self, views: Views) -> Views:
-        """The checked views in the objective's space."""
-        prepared = _single(self.prepare(views))
+    def _compared(self, prepared: Views) -> Views:
+        """The prepared views in the objective's space."""
+        prepared = _single(prepared)
         if self.space == "sphere":
             return prepared.unit()
         return prepared.map(standard) if self.space == "batchnorm" else prepared
@@ -428,9 +429,9 @@ class Objective:
         values = self.hyperparameters().values()
         return next((v for v in values if isinstance(v, Tensor) and v.requires_grad), None)
 
-    def _directions(self, views: Views, backend: str) -> list[Pairs]:
+    def _directions(self, prepared: Views, backend: str) -> list[Pairs]:
         # a loss is faster in blocks long before the matrix exceeds the memory
-        pairs = choose_pairs(self._compared(views), backend, held=SHARED_BYTES)
+        pairs = choose_pairs(self._compared(prepared), backend, held=SHARED_BYTES)
         return [pairs, pairs.swapped()] if self.two_directions else [pairs]
 
 
