@@ -8,11 +8,13 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
+from isotrope.core.autograd import softplus
 from isotrope.core.errors import NeedsEager
 from isotrope.core.views import Views, unit
 from isotrope.kernels import job, tiles
 from isotrope.kernels.choose import pairs
 from isotrope.kernels.fused import fused
+from isotrope.kernels.pairs import Pairs
 from isotrope.kernels.statistics import Unfused, record
 from isotrope.objectives import (
     MPT,
@@ -168,6 +170,49 @@ def test_a_learnt_temperature_gets_its_gradient(name: str, both: bool) -> None:
         objective = registry.find(name)(temperature=temperature)
         value = (objective.symmetric() if both else objective)(a, b, backend=backend)
         found.append(torch.autograd.grad(value, temperature)[0])
+    torch.testing.assert_close(found[1], found[0], rtol=1e-10, atol=1e-12)
+
+
+def temperatures(logarithms: Tensor) -> tuple[Tensor, Tensor]:
+    """Two numbers that one operation of autograd computes."""
+    first, second = logarithms.exp().unbind()
+    return first, second
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_a_temperature_computed_from_what_is_learnt_is_fused(both: bool) -> None:
+    a, b = batch("clustered", 300, 6)
+    logarithms = torch.tensor([-2.3, -1.0], dtype=torch.float64, requires_grad=True)
+    objective: Objective = InfoNCE(temperature=temperatures(logarithms)[0])
+    objective = objective.symmetric() if both else objective
+    whole, blocks = objective(a, b, backend="eager"), objective(a, b)
+    assert type(blocks.grad_fn).__name__ == "_ReadyBackward"
+    found, expected = (
+        torch.autograd.grad(value, logarithms, retain_graph=True)[0] for value in (blocks, whole)
+    )
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
+
+
+class Scaled(Objective, register=False):
+    """InfoNCE times a number."""
+
+    temperature: Any
+    factor: Any
+    paper = InfoNCE.paper
+    name = "scaled"
+
+    def formula(self, pairs: Pairs) -> Tensor:
+        return softplus(pairs.gap(self.temperature)) * self.factor
+
+
+def test_what_one_operation_computes_beside_the_temperature_is_learnt_too() -> None:
+    a, b = batch("clustered", 30, 6)
+    found = []
+    for backend in ("eager", "rowblock"):
+        logarithms = torch.tensor([-2.3, -1.0], dtype=torch.float64, requires_grad=True)
+        temperature, factor = temperatures(logarithms)
+        value = Scaled(temperature=temperature, factor=factor)(a, b, backend=backend)
+        found.append(torch.autograd.grad(value, logarithms)[0])
     torch.testing.assert_close(found[1], found[0], rtol=1e-10, atol=1e-12)
 
 

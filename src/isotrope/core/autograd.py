@@ -46,13 +46,16 @@ def _unmark(metadata: dict[str, object], *_: object) -> None:
 
 def nodes(value: Tensor, *inputs: Tensor | None) -> Iterator[Any]:
     """Yield the nodes of autograd that compute ``value``, without those that compute ``inputs``."""
-    ahead, seen = [value.grad_fn], {None, *(x.grad_fn for x in inputs if x is not None)}
+    # a node may have several outputs, such as the parts of a split; an edge leads to one of them
+    ends = {(x.grad_fn, x.output_nr) for x in inputs if x is not None}
+    ahead: list[tuple[Any, int]] = [(value.grad_fn, value.output_nr)]
+    seen: set[Any] = {None}
     while ahead:
-        node: Any = ahead.pop()
-        if node not in seen:
+        edge = node, _ = ahead.pop()
+        if edge not in ends and node not in seen:
             seen.add(node)
             yield node
-            ahead += [above for above, _ in node.next_functions]
+            ahead += node.next_functions
 
 
 def unrounded(value: Tensor, *inputs: Tensor | None) -> Tensor:

@@ -280,7 +280,7 @@ def record(
     questions.several = value.ndim > 0
     if value.requires_grad:
         questions.lasting = False
-        if _leaves(value) - {learnt}:
+        if _leaves(value, learnt) - {learnt}:
             raise Unfused("the formula has a second tensor that requires a gradient")
     if questions.lasting:
         _remember(formula, dtype, questions)
@@ -293,8 +293,8 @@ def _remember(formula: Formula, dtype: torch.dtype, recorded: Questions | str) -
     _REMEMBERED[formula, dtype] = recorded
 
 
-def _leaves(value: Tensor) -> set[Tensor | None]:
-    """The leaf tensors that a gradient of ``value`` would reach."""
+def _leaves(value: Tensor, learnt: Tensor | None) -> set[Tensor | None]:
+    """The leaf tensors that a gradient of ``value`` would reach other than through ``learnt``."""
     if value.grad_fn is None:
         return {value}
-    return {node.variable for node in nodes(value) if hasattr(node, "variable")}
+    return {node.variable for node in nodes(value, learnt) if hasattr(node, "variable")}
