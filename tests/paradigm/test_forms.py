@@ -30,6 +30,15 @@ def test_who_has_components() -> None:
     assert not Hinge().symmetric().has_terms
 
 
+def test_one_direction_learns_the_temperature_of_the_objective() -> None:
+    """The kernels look for it among the hyperparameters."""
+    temperature = torch.tensor(0.1, requires_grad=True)
+    form = OneWay(objective=NTXent(temperature=temperature))
+    value = form.loss(Views(*torch.randn(2, 300, 4)))
+    assert type(value.grad_fn).__name__ == "_ReadyBackward"
+    assert torch.autograd.grad(value, temperature)[0] != 0
+
+
 def test_a_formula_alone_is_measured_without_components() -> None:
     torch.manual_seed(0)
     views = Views(torch.randn(8, 5), torch.randn(8, 5))

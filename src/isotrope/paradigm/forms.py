@@ -26,6 +26,9 @@ class Derived(Objective, register=False):
     def formula(self, pairs: Pairs) -> Tensor:
         return self.objective.formula(pairs)
 
+    def hyperparameters(self) -> dict[str, Any]:
+        return self.objective.hyperparameters()
+
 
 for _name in (
     *("name", "paper", "batch_level", "least_rows", "holds", "two_directions", "invariances"),
@@ -55,7 +58,7 @@ class Symmetric(Derived, register=False):
         return self.objective.invariances | {"view swap"}
 
     def hyperparameters(self) -> dict[str, Any]:
-        return {**self.objective.hyperparameters(), "symmetric": True}
+        return {**super().hyperparameters(), "symmetric": True}
 
     def attraction(self, pairs: Pairs) -> Tensor:
         return self.objective.attraction(pairs)
@@ -76,7 +79,7 @@ class Part(Derived, register=False):
     has_terms = False  # only the whole objective has components
 
     def hyperparameters(self) -> dict[str, Any]:
-        return {**self.objective.hyperparameters(), "part": self.side}
+        return {**super().hyperparameters(), "part": self.side}
 
     def formula(self, pairs: Pairs) -> Tensor:
         objective = self.objective
