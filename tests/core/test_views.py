@@ -75,6 +75,24 @@ def test_what_is_no_tensor(name: str, view: object) -> None:
 
 
 @pytest.mark.parametrize("name", ["anchors", "positives", "negatives"])
+@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])
+def test_half_precision_beside_float32_becomes_float32(name: str, half: torch.dtype) -> None:
+    given = {view: torch.ones(4, 3, dtype=half) for view in ("anchors", "positives", "negatives")}
+    given[name] = torch.ones(4, 3)
+    views = Views(**given)
+    assert {getattr(views, view).dtype for view in given} == {torch.float32}
+
+
+@pytest.mark.parametrize("name", ["anchors", "positives", "negatives"])
+@pytest.mark.parametrize("other", [torch.bfloat16, torch.float32])
+def test_float64_beside_another_dtype_is_refused(name: str, other: torch.dtype) -> None:
+    given = {v: torch.ones(4, 3).double() for v in ("anchors", "positives", "negatives")}
+    given[name] = torch.ones(4, 3, dtype=other)
+    with pytest.raises(ValueError, match=r"convert the views to one dtype; found torch\.[bf]"):
+        Views(**given)
+
+
+@pytest.mark.parametrize("name", ["anchors", "positives", "negatives"])
 def test_what_is_sparse(name: str) -> None:
     given = {"anchors": torch.ones(4, 3), "positives": torch.ones(4, 3)}
     given[name] = torch.ones(4, 3).to_sparse()

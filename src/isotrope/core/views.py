@@ -82,6 +82,9 @@ def standard(x: Tensor, eps: float = 1e-5) -> Tensor:
     return F.batch_norm(x, None, None, training=True, eps=eps)
 
 
+_SINGLE = {torch.float16, torch.bfloat16, torch.float32}
+
+
 def _groups(groups: object, m: int, device: torch.device) -> Tensor:
     """Return groups as a tensor of m integers on the device."""
     try:
@@ -124,7 +127,11 @@ class Views:
     in_batch: bool = True
 
     def __post_init__(self) -> None:
-        """Check types, shapes and dtypes; groups in a list or an array become a tensor."""
+        """Check types, shapes and dtypes; groups in a list or an array become a tensor.
+
+        If only some views are in half precision, they become float32: under autocast, a model
+        returns half precision, and a queue stays in float32.
+        """
         a, p = self.anchors, self.positives
         try:
             if (
@@ -178,12 +185,13 @@ class Views:
             object.__setattr__(self, "groups", _groups(self.groups, m, self.anchors.device))
         if not self.anchors.is_floating_point():
             raise ValueError(f"convert embeddings with .float(); found {self.anchors.dtype}")
-        others = [self.positives] if self.negatives is None else [self.positives, self.negatives]
-        for other in others:
-            if other.dtype != self.anchors.dtype:
-                raise ValueError(
-                    f"convert the views to one dtype; found {self.anchors.dtype} and {other.dtype}"
-                )
+        dtypes = {view.dtype for view in given.values() if view is not None}
+        if len(dtypes) > 1:
+            if not dtypes <= _SINGLE:
+                found = " and ".join(sorted(map(str, dtypes)))
+                raise ValueError(f"convert the views to one dtype; found {found}")
+            for name, view in given.items():
+                object.__setattr__(self, name, None if view is None else view.float())
 
     @property
     def rows(self) -> slice:
