@@ -170,6 +170,12 @@ def test_a_plugin_is_found_and_its_hyperparameters_checked(tmp_path: Path) -> No
             "class InfoNCE(Objective, paper=Paper('','','')): pass",
             "rename InfoNCE: isotrope.objectives.infonce also registers 'infonce'",
         ),
+        (
+            "from isotrope.core.hyper import Paper\n"
+            "from isotrope.paradigm.objective import Objective\n"
+            "class Bare(Objective, paper=Paper('','','')):\n  tau: float\n  scale: float = 1.0",
+            "give tau of Bare a default",
+        ),
     ],
 )
 def test_bad_plugins(tmp_path: Path, text: str, message: str) -> None:

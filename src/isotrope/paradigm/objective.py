@@ -123,7 +123,8 @@ class Objective:
         """Make the subclass a frozen dataclass and register it, unless ``register`` is False.
 
         Raises:
-            TypeError: the paper is missing, or another class has the name.
+            TypeError: the paper or the default of a field is missing, or another class has the
+                name.
         """
         dataclass(frozen=True, kw_only=True)(cls)
         if not register:
@@ -132,6 +133,12 @@ class Objective:
             raise TypeError(
                 f"name the paper of class {cls.__name__}: "
                 f"class {cls.__name__}(Objective, paper=Paper(...))"
+            )
+        fields = dataclasses.fields(cls)
+        if missing := [x.name for x in fields if x.default is x.default_factory]:  # both MISSING
+            raise TypeError(
+                f"give {', '.join(missing)} of {cls.__name__} a default: objectives by name, their "
+                "checks and their documentation begin with the defaults"
             )
         cls.paper = paper
         cls.name = (name or cls.__name__).lower()
