@@ -383,6 +383,11 @@ def test_a_loss_that_gathers_nothing_is_not_called_wrong(tmp_path: Path) -> None
             "",
             "ALoss cannot be built without arguments",
         ),
+        (
+            "def my_loss(a, b): return (a * b).mean()\ndef plot_loss(history): pass",
+            "",
+            r"found plot_loss\(history\); .*own\.py:NAME checks only",
+        ),
     ],
 )
 def test_a_file_without_a_loss_is_refused(tmp_path: Path, text: str, name: str, says: str) -> None:

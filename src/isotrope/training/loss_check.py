@@ -123,12 +123,12 @@ def _built(file: Path, key: str, value: Any) -> Loss:  # noqa: ANN401 - whatever
             loss: Loss = value() if isinstance(value, type) else value
         _parameters(loss)
     except (TypeError, ValueError) as error:
-        remedy = f"{file}: add an instance, such as loss = {key}(...)"
+        remedy = f"{file}: add an instance, such as loss = {key}(...), or check {file}:NAME"
         raise InputError(f"{remedy}: {key} cannot be built without arguments ({error})") from error
     try:
         _check_signature(loss, key)
     except InputError as error:
-        raise InputError(f"{file}: {error}") from None
+        raise InputError(f"{file}: {error}; {file}:NAME checks only the loss NAME") from None
     return loss
 
 
