@@ -27,6 +27,13 @@ def test_auto_gives_a_reason_with_the_size() -> None:
     )
 
 
+def test_additional_negatives_are_columns_of_the_matrix() -> None:
+    batch, queue = torch.empty(64, 1), torch.empty(5000, 1)
+    backend, reason = choose(Views(batch, batch, queue))
+    assert backend == "rowblock"
+    assert reason.startswith("the 64 x 5064 similarities take 1.24 MB")
+
+
 def test_a_backend_that_was_asked_for() -> None:
     assert choose(VIEWS, "eager") == ("eager", "chosen by the user")
 

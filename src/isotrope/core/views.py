@@ -199,6 +199,11 @@ class Views:
         return slice(self.offset, self.offset + len(self.anchors))
 
     @property
+    def columns(self) -> int:
+        """The number of positives and additional negatives."""
+        return len(self.positives) + (0 if self.negatives is None else len(self.negatives))
+
+    @property
     def own(self) -> Tensor:
         """The positive of each anchor, n x d."""
         square = self.anchors.shape[0] == self.positives.shape[0]

@@ -41,8 +41,8 @@ def choose(views: Views, backend: str = "auto") -> tuple[str, str]:
     if backend == "auto":
         if transformed or torch.compiler.is_compiling():
             return "eager", "torch.func and torch.compile differentiate every operation themselves"
-        n, m, size = len(views.anchors), len(views.positives), _size(views)
-        what = f"the {n} x {m} similarities take {size / 2**20:.3g} MB"
+        size = _size(views)
+        what = f"the {len(views.anchors)} x {views.columns} similarities take {size / 2**20:.3g} MB"
         if size <= GPU_EAGER_BYTES if views.anchors.device.type != "cpu" else size < EAGER_BYTES:
             return "eager", f"{what}, so all are held in memory"
         return "rowblock", f"{what}, so they are computed in blocks of rows"
@@ -88,5 +88,5 @@ def surrogate_pairs(pairs: Pairs) -> SurrogatePairs | None:
 
 
 def _size(views: Views) -> int:
-    """Bytes of all similarities across the views; those of half precision are float32."""
-    return len(views.anchors) * len(views.positives) * max(4, views.anchors.element_size())
+    """Bytes of the anchors' similarities with all columns; those of half precision are float32."""
+    return len(views.anchors) * views.columns * max(4, views.anchors.element_size())

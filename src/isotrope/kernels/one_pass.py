@@ -42,8 +42,7 @@ def takes(job: Job) -> bool:
         return False
     if job.coupling == "total":
         return set(questions.temperatures) == {_TOTAL} and 1 / job.temperature <= UNSHIFTED
-    columns = len(views.positives) + (0 if views.negatives is None else len(views.negatives))
-    return job.coupling != "batch" or len(views.anchors) <= height(columns, views.anchors)
+    return job.coupling != "batch" or len(views.anchors) <= height(views.columns, views.anchors)
 
 
 def one_pass(job: Job) -> tuple[Tensor, Gradients]:
