@@ -17,6 +17,7 @@ from isotrope.adapters.doctor.hugging_face import losses_of_backward
 from isotrope.adapters.sentence_transformers import CachedObjectiveLoss, ObjectiveLoss
 from isotrope.core.errors import InputError
 from isotrope.core.views import Views
+from isotrope.kernels import fused
 from isotrope.objectives import InfoNCE
 from isotrope.paradigm import registry
 from isotrope.paradigm.similarities import GraphReading
@@ -149,6 +150,22 @@ def test_a_factor_of_the_loss_reaches_a_temperature_that_is_trained(factor: floa
         found.append((float(value.detach()), float(temperature.grad)))
     assert found[1] == pytest.approx(found[0], rel=1e-9)
     assert found[0][1] != 0
+
+
+def test_a_cached_loss_with_a_trained_temperature_is_computed_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In large batches, the value and all gradients are computed together."""
+    sweeps: list[object] = []
+    plain = fused._sweep
+    monkeypatch.setattr(fused, "_sweep", lambda *given: sweeps.append(given) or plain(*given))
+    model = quiet(scratch(width=16, layers=1))
+    temperature = torch.nn.Parameter(torch.tensor(0.1, dtype=torch.float64))
+    temperature.grad = torch.tensor(2.0, dtype=torch.float64)
+    loss = CachedObjectiveLoss(model, InfoNCE(temperature=temperature), backend="rowblock")
+    loss(features(model, texts(8, 0), texts(8, 1)), None).backward()
+    assert len(sweeps) == 1
+    assert temperature.grad != 2
 
 
 @pytest.mark.parametrize("kind", [ObjectiveLoss, CachedObjectiveLoss])

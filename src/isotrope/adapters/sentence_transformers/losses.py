@@ -269,12 +269,17 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
         if not with_backward:
             return loss
         pieces = [piece for rep in reps for piece in rep]
-        torch.autograd.backward(loss, inputs=pieces, retain_graph=bool(self._learnt))
-        if self._learnt:
-            self._of_learnt = torch.autograd.grad(loss, self._learnt, materialize_grads=True)
-        for piece in pieces:
-            if piece.grad is None:  # the objective may hold a column constant
-                piece.grad = torch.zeros_like(piece)
+        learnt, inputs = self._learnt, [*pieces, *self._learnt]
+        earlier = [parameter.grad for parameter in learnt]
+        for parameter in learnt:
+            parameter.grad = None
+        torch.autograd.backward(loss, inputs=inputs)
+        for x in inputs:
+            if x.grad is None:  # the objective may hold a column constant
+                x.grad = torch.zeros_like(x)
+        self._of_learnt = [parameter.grad for parameter in learnt if parameter.grad is not None]
+        for parameter, gradient in zip(learnt, earlier, strict=True):
+            parameter.grad = gradient
         return loss.detach()
 
     def get_config_dict(self) -> dict[str, Any]:
