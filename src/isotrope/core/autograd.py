@@ -48,10 +48,10 @@ def nodes(value: Tensor, *inputs: Tensor | None) -> Iterator[Any]:
     """Yield the nodes of autograd that compute ``value``, without those that compute ``inputs``."""
     # a node may have several outputs, such as the parts of a split; an edge leads to one of them
     ends = {(x.grad_fn, x.output_nr) for x in inputs if x is not None}
-    ahead: list[tuple[Any, int]] = [(value.grad_fn, value.output_nr)]
-    seen: set[Any] = {None}
+    ahead, seen = [(value.grad_fn, value.output_nr)], {None}
     while ahead:
-        edge = node, _ = ahead.pop()
+        edge: Any = ahead.pop()
+        node = edge[0]
         if edge not in ends and node not in seen:
             seen.add(node)
             yield node

@@ -82,9 +82,6 @@ def standard(x: Tensor, eps: float = 1e-5) -> Tensor:
     return F.batch_norm(x, None, None, training=True, eps=eps)
 
 
-_SINGLE = {torch.float16, torch.bfloat16, torch.float32}
-
-
 def _groups(groups: object, m: int, device: torch.device) -> Tensor:
     """Return groups as a tensor of m integers on the device."""
     try:
@@ -127,11 +124,7 @@ class Views:
     in_batch: bool = True
 
     def __post_init__(self) -> None:
-        """Check types, shapes and dtypes; groups in a list or an array become a tensor.
-
-        If only some views are in half precision, they become float32: under autocast, a model
-        returns half precision, and a queue stays in float32.
-        """
+        """Check types, shapes and dtypes; groups in a list or an array become a tensor."""
         a, p = self.anchors, self.positives
         try:
             if (
@@ -187,10 +180,10 @@ class Views:
             raise ValueError(f"convert embeddings with .float(); found {self.anchors.dtype}")
         dtypes = {view.dtype for view in given.values() if view is not None}
         if len(dtypes) > 1:
-            if not dtypes <= _SINGLE:
+            if not dtypes <= {torch.float16, torch.bfloat16, torch.float32}:
                 found = " and ".join(sorted(map(str, dtypes)))
                 raise ValueError(f"convert the views to one dtype; found {found}")
-            for name, view in given.items():
+            for name, view in given.items():  # autocast leaves a queue in float32
                 object.__setattr__(self, name, None if view is None else view.float())
 
     @property

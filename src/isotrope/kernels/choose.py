@@ -8,9 +8,8 @@ own; then ``eager`` is fastest if the matrix fits into memory.
 
 ``bfloat16`` works like ``rowblock``, with matrix products in bfloat16 that are summed in float32.
 It takes about half the time of ``rowblock`` on processors that multiply bfloat16 (Zen 4, Sapphire
-Rapids, GPUs). Values and gradients have errors of up to 0.8% at the default temperatures, 1% at
-0.02, and 5% at 0.01 (docs/results/bfloat16.csv). ``bfloat16`` is used only on request. It rounds
-nothing in formulas with hardest or mixed negatives.
+Rapids, GPUs). It is used only on request, and rounds nothing in formulas with hardest or mixed
+negatives. Errors are at most 1%, or 5% at a temperature of 0.01 (docs/results/bfloat16.csv).
 """
 
 from typing import cast

@@ -123,8 +123,7 @@ class Objective:
         """Make the subclass a frozen dataclass and register it, unless ``register`` is False.
 
         Raises:
-            TypeError: the paper or the default of a field is missing, or another class has the
-                name.
+            TypeError: the paper or a default is missing, or another class has the name.
         """
         dataclass(frozen=True, kw_only=True)(cls)
         if not register:
@@ -134,12 +133,9 @@ class Objective:
                 f"name the paper of class {cls.__name__}: "
                 f"class {cls.__name__}(Objective, paper=Paper(...))"
             )
-        fields = dataclasses.fields(cls)
-        if missing := [x.name for x in fields if x.default is x.default_factory]:  # both MISSING
-            raise TypeError(
-                f"give {', '.join(missing)} of {cls.__name__} a default: objectives by name, their "
-                "checks and their documentation begin with the defaults"
-            )
+        # without a default, both are MISSING
+        if missing := [f.name for f in dataclasses.fields(cls) if f.default is f.default_factory]:
+            raise TypeError(f"give {', '.join(missing)} of {cls.__name__} a default")
         cls.paper = paper
         cls.name = (name or cls.__name__).lower()
         take_preset(cls, cls.presets)
@@ -263,10 +259,8 @@ class Objective:
         if backend == "auto" and not self.pairwise and self.holds == "nothing":
             backend = "eager"  # no row is compared with another, so no matrix is formed
         elif backend == "auto" and self.space == "sphere" and small_batch.takes(prepared):
-            try:
+            with contextlib.suppress(Unfused):
                 return self._small_batch(_single(prepared))
-            except Unfused:
-                pass
         name, _ = choose(prepared, backend)
         if self.space == "sphere" and name != "eager":
             with contextlib.suppress(Unfused):
@@ -335,9 +329,8 @@ class Objective:
             )
         views = _square(anchors, positives, negatives, groups)
         with _as_given(views):
-            values = [
-                self.formula(pairs) for pairs in self._directions(self.prepare(views), "auto")
-            ]
+            directions = self._directions(self.prepare(views), "auto")
+            values = [self.formula(pairs) for pairs in directions]
             mean = torch.stack(values).mean(dim=0)
         return unrounded(mean, views.anchors, views.positives, views.negatives)
 

@@ -10,9 +10,8 @@ dropout masks, as in SimCSE::
 
 ``ObjectiveLoss`` sorts the texts of all columns by length and embeds them in chunks, which needs
 less padding than one forward pass for each column and gives the same value and gradient. The
-objective is computed from all rows of a batch, and in float32 even under autocast. If several
-processes do not gather their rows, each embeds its texts in only two chunks. The losses work with
-sentence-transformers' trainer, gradient cache, wrappers (``MatryoshkaLoss``) and samplers.
+objective is computed from all rows of a batch, and in float32 even under autocast. The losses work
+with sentence-transformers' trainer, gradient cache, wrappers (``MatryoshkaLoss``) and samplers.
 ``BatchSamplers.NO_DUPLICATES`` keeps equal texts out of a batch, so they do not push each other.
 """
 
@@ -51,9 +50,8 @@ class ObjectiveLoss(nn.Module):
         model: The model to train.
         objective: An objective, or the name of a registered objective. A hyperparameter that is an
             ``nn.Parameter`` (such as a temperature) is trained too; several processes average its
-            gradient when the optimizer makes a step. In a resumed training it starts again from the
-            value given here, because checkpoints of the sentence-transformers trainer store only
-            the model's parameters.
+            gradient at each step. In a resumed training it starts again from the value given here:
+            checkpoints of the sentence-transformers trainer store only the model's parameters.
         gather_across_devices: Whether to compute one loss over the rows of all processes. By
             default, each process compares only its own rows.
         groups: Whether rows of one group do not push each other. The column ``label`` or ``score``
@@ -171,16 +169,11 @@ class ObjectiveLoss(nn.Module):
 
     def get_config_dict(self) -> dict[str, Any]:
         """Return the settings for the model card."""
-        hyperparameters = {
-            k: float(v.detach()) if isinstance(v, Tensor) else v
-            for k, v in self.objective.hyperparameters().items()
-        }.items()
+        values, plain = self.objective.hyperparameters(), (int, float, str, type(None))
+        values |= {k: float(v.detach()) for k, v in values.items() if isinstance(v, Tensor)}
         return {
             "objective": self.objective.name,
-            **{
-                k: v if isinstance(v, (int, float, str, type(None))) else str(v)
-                for k, v in hyperparameters
-            },
+            **{k: v if isinstance(v, plain) else str(v) for k, v in values.items()},
             "gather_across_devices": self.gather_across_devices,
         }
 
@@ -268,16 +261,12 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
         loss = self.loss.compute_loss_from_embeddings([torch.cat(rep) for rep in reps], labels)
         if not with_backward:
             return loss
-        pieces = [piece for rep in reps for piece in rep]
-        learnt, inputs = self._learnt, [*pieces, *self._learnt]
+        pieces, learnt = [piece for rep in reps for piece in rep], self._learnt
         earlier = [parameter.grad for parameter in learnt]
-        for parameter in learnt:
-            parameter.grad = None
-        torch.autograd.backward(loss, inputs=inputs)
-        for x in inputs:
-            if x.grad is None:  # the objective may hold a column constant
-                x.grad = torch.zeros_like(x)
-        self._of_learnt = [parameter.grad for parameter in learnt if parameter.grad is not None]
+        for x in (*pieces, *learnt):  # the objective may hold a column constant
+            x.grad = torch.zeros_like(x)
+        torch.autograd.backward(loss, inputs=[*pieces, *learnt])
+        self._of_learnt = [cast("Tensor", parameter.grad) for parameter in learnt]
         for parameter, gradient in zip(learnt, earlier, strict=True):
             parameter.grad = gradient
         return loss.detach()
@@ -304,10 +293,7 @@ def _columns(sentence_features: Iterable[Mapping[str, Tensor]]) -> list[dict[str
 
 
 def _average(parameter: nn.Parameter, optimizer: Optimizer, *_: object) -> None:
-    """Before a step, replace the gradient by its mean over the processes.
-
-    The backward pass is too early: a process whose batch has another loss never reaches it.
-    """
+    """Before a step, which every process makes, replace the gradient by its mean over them."""
     trained = (p for group in optimizer.param_groups for p in group["params"])
     if world_size() > 1 and any(p is parameter for p in trained):
         gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
@@ -332,13 +318,10 @@ def embed_sorted(
     """Return a tensor of embeddings (n x d) for each column of a batch.
 
     The texts of all columns are joined, sorted by length and embedded in chunks. Columns that
-    cannot be joined, such as columns without padding, are embedded as in the losses of
-    sentence-transformers.
-
-    Every process must make the same number of forward passes, as DDP, FSDP and ZeRO-3 require. With
-    ``gather``, all processes are here and agree on a number. Otherwise, the batches of other
-    processes may have other losses, and there are two passes, as in most losses of
-    sentence-transformers.
+    cannot be joined, such as columns without padding, are embedded as sentence-transformers does.
+    Every process makes the same number of forward passes, as DDP, FSDP and ZeRO-3 require. With
+    ``gather``, the processes agree on a number. Otherwise, some may be computing another loss, and
+    there are two passes, as in the losses of sentence-transformers.
     """
     merged, places = _merged(columns)
     if merged is None:
@@ -353,9 +336,8 @@ def embed_sorted(
     bounds = cut(lengths, pass_overhead(mask.device))
     if world_size() > 1:
         fewest = _fewest(len(bounds) - 1, model, gather=gather)
-        padding = np.arange(1, len(lengths)) * (lengths[:-1] - lengths[-1])
-        two = [0, 1 + int(padding.argmin()), len(lengths)]
-        bounds = fewer(bounds, lengths, fewest) if fewest else two
+        short = 1 + int((np.arange(1, len(lengths)) * (lengths[:-1] - lengths[-1])).argmin())
+        bounds = fewer(bounds, lengths, fewest) if fewest else [0, short, len(lengths)]
     rows = torch.from_numpy(np.concatenate(places)[order]).to(mask.device)
     # the longest first, because the allocator can reuse their memory for shorter texts
     parts = [
@@ -368,9 +350,8 @@ def embed_sorted(
 
 def _fewest(own: int, model: nn.Module, *, gather: bool) -> int:
     """Return the least ``own`` of all processes; 0 if some process may not call this function."""
-    if not gather or not torch.is_grad_enabled():  # one process may evaluate alone
-        return 0
-    return -all_reduce_max(-own, next(model.parameters()).device)
+    all_here = gather and torch.is_grad_enabled()  # one process may evaluate alone
+    return -all_reduce_max(-own, next(model.parameters()).device) if all_here else 0
 
 
 def _merged(
