@@ -101,12 +101,13 @@ WORDS = ("red", "green", "blue", "loud", "quiet", "fast", "slow", "warm", "cold"
 
 
 @pytest.fixture
-def given(tmp_path: Path) -> dict[str, Any]:
+def given(tmp_path: Path, encoder_folder: str) -> dict[str, Any]:
     path = tmp_path / "pairs.tsv"
     rows = [f"a {w} {t}\tfind me the {t} that is {w}\n" for t in THINGS for w in WORDS]
     path.write_text("".join(rows))
     held = {"files": [str(path)], "output": str(tmp_path / "run"), "logger": [], "batch_size": 8}
-    return {**held, "epochs": 2.0, "minutes": 600.0, "refit": False, "dev": "auto", "holdout": 0.3}
+    held |= {"encoder": encoder_folder, "epochs": 2.0, "minutes": 600.0, "refit": False}
+    return {**held, "dev": "auto", "holdout": 0.3}
 
 
 def rates(outcome: Outcome) -> list[float]:
@@ -177,7 +178,6 @@ def test_a_run_ends_in_time_and_repeats_as_it_ended(
 def test_a_run_with_other_losses_than_that_of_pairs_is_resumed(
     columns: str,
     given: dict[str, Any],
-    encoder_folder: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -188,7 +188,7 @@ def test_a_run_with_other_losses_than_that_of_pairs_is_resumed(
     if columns != "texts":
         rows = [f"{row}\tfind me {row[-4:]}\t{i % 5}" for i, row in enumerate(rows)]
     path.write_text("\n".join([header, *rows]) + "\n")
-    settings = TrainSettings.read({**given, "files": [str(path)], "encoder": encoder_folder})
+    settings = TrainSettings.read({**given, "files": [str(path)]})
     outcome = train(settings)
     config = TrainSettings.read(yaml.safe_load((outcome.output / "config.yaml").read_text()))
     assert config.epochs == 2.0  # corrected by the first steps
