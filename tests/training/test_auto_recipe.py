@@ -294,20 +294,20 @@ def test_a_batch_fits_into_what_is_not_held_out(labels: int, tmp_path: Path) -> 
 def test_linked_pairs_are_held_out_together() -> None:
     rows = [(f"question {i}", f"answer {i // 2}") for i in range(400)]  # two questions an answer
     records = [Record(row, Path("p.tsv"), i, False) for i, row in enumerate(rows)]
-    former = Former("pairs", 0.2, 0, held_out_together(records, 0.2, seed=0))
+    former = Former("pairs", 0.2, 0, held_out_together(records, 0.2, seed=0).texts)
     assert former.held is not None
     held = np.array([formed.held for formed in former.form(records)])
     np.testing.assert_array_equal(held[::2], held[1::2])
     assert 40 < held.sum() < 130
     one = [Record((f"question {i}", "yes"), Path("p.tsv"), i, False) for i in range(400)]
-    assert held_out_together(one, 0.2, seed=0) is None  # one group: each by itself
+    assert held_out_together(one, 0.2, seed=0).texts is None  # one group: each by itself
 
 
 def held_out_of(sizes: list[int], seed: int = 0) -> frozenset[int] | None:
     answers = [f"answer {k}" for k, size in enumerate(sizes) for _ in range(size)]
     rows = [(f"question {i}", answer) for i, answer in enumerate(answers)]
     records = [Record(row, Path("p.tsv"), i, False) for i, row in enumerate(rows)]
-    return held_out_together(records, 0.15, seed)
+    return held_out_together(records, 0.15, seed).texts
 
 
 def test_new_questions_of_known_answers_are_held_out() -> None:
@@ -324,6 +324,26 @@ def test_new_questions_are_ranked_among_all_known_answers(
     outcome = train(TrainSettings.read({**given, "epochs": 1, "dev": "auto", "holdout": 0.2}))
     assert f"among {len(THINGS)} texts" in outcome.result.details["dev"]["name"]
     assert "score, all answers are ranked" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("questions", "wrong"), [(2, 1), (3, 1), (1, 4)])
+def test_the_answers_of_all_pairs_decide_whether_they_are_known(
+    questions: int, wrong: int, tmp_path: Path
+) -> None:
+    """A pair with four negatives is one pair, and held-out pairs count as well."""
+    names = [f"answer {k}" for k in range(60)]
+    rows = [
+        (f"question {i} {name}", name, *([f"wrong {k}"] if wrong > 1 else []))
+        for name in names
+        for i in range(questions)
+        for k in range(wrong)
+    ]
+    given = {"files": [str(file_of(rows, tmp_path))], "output": str(tmp_path / "run")}
+    settings = TrainSettings.read({**given, "holdout": 0.15, "dev": "auto"})
+    store = batches_of(settings, encoder_of(settings), tmp_path).stores[""]
+    assert store.report.held_out > 0
+    assert store.report.kept < 3 * 60 or wrong > 1
+    assert sorted(store.answers()) == (sorted(names) if questions == 3 else [])
 
 
 def test_sets_that_leave_too_few_are_not_held_out_together() -> None:
@@ -508,7 +528,7 @@ def test_what_was_not_measured_or_held_out_is_not_stated(
 def test_chance_does_not_end_the_grouping(seed: int) -> None:
     rows = [(f"question {i}", f"answer {i}") for i in range(400)]
     records = [Record(row, Path("p.tsv"), i, False) for i, row in enumerate(rows)]
-    held = held_out_together(records, 0.1, seed)  # 40 on average
+    held = held_out_together(records, 0.1, seed).texts  # 40 on average
     assert held is not None
     assert len(held) > FEWEST  # two texts of each pair
 

@@ -114,4 +114,4 @@ def test_labelled_texts_are_not_read_once_more(
     table.write_text("text,label\n" + "".join(f"w{i},{i % 2}\n" for i in range(40)))
     settings = TrainSettings(files=[str(table)], output=str(tmp_path / "run"), holdout=0.3)
     monkeypatch.delattr(text_data, "held_out_together")
-    assert text_data.held_out_of(settings, "") is None
+    assert text_data.held_out_of(settings, "").texts is None

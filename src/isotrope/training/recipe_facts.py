@@ -172,7 +172,7 @@ def _split(
     views: Views = "dropout" if len(found[0].texts) == 1 else "pairs"
     (name,) = settings.datasets
     together = held_out_of(settings.model_copy(update={"holdout": share}), name)
-    formed = Former(views, share, settings.seed, together).form(found)
+    formed = Former(views, share, settings.seed, together.texts).form(found)
     held = [record.texts for record in formed if record.held]
     able = len(usable((record.texts for record in found), views))
     enough = len(usable(held, views)) >= LEAST
@@ -190,7 +190,7 @@ def _split(
                 f"{labels}{CHANCE[kind]} A training may do harm, and {lacks} to hold some out and "
                 "find out. To train anyway, use `--holdout 0`"
             )
-    apart = views == "dropout" or together is not None or kind == "labelled texts"
+    apart = views == "dropout" or together.texts is not None or kind == "labelled texts"
     return Split(held, share if enough else 0.0, apart, lacks)
 
 

@@ -24,7 +24,7 @@ from isotrope.data.text.batches import Batch, DatasetMixture, collate
 from isotrope.data.text.repeats import group_mark, hash64, joined_groups
 from isotrope.data.text.streamed import StreamedBatches
 from isotrope.data.text.tokens import StoreSettings, TokenStore, build
-from isotrope.data.text.views import ONE_GROUP, held_out_alone, held_out_together
+from isotrope.data.text.views import ALONE, ONE_GROUP, HeldOut, held_out_alone, held_out_together
 from isotrope.diagnostics.audit.run import check_negatives
 from isotrope.encoders.sentence import SentenceEncoder, check_prompts
 from isotrope.evaluation.dev_score import DevMetric, dev_metric_held_out
@@ -69,14 +69,14 @@ def records_of(settings: TrainSettings, name: str) -> Reading:
     return reading
 
 
-def held_out_of(settings: TrainSettings, name: str) -> frozenset[int] | None:
-    """Return the hashes of the texts to hold out. None if pairs need not stay together."""
+def held_out_of(settings: TrainSettings, name: str) -> HeldOut:
+    """Return which pairs to hold out together; none if pairs need not stay together."""
     if not settings.held_out or settings.streaming is not None or settings.views == "adjacent":
-        return None
+        return ALONE
     reading = records_of(settings, name)
     next(iter(reading))  # the first record has the kind of all
     if reading.kind == "labelled texts":  # their pairs are apart already
-        return None
+        return ALONE
     return held_out_together(reading, settings.held_out, settings.seed)
 
 

@@ -10,7 +10,7 @@ hold out or link pairs that share a text. A store is a folder:
   of the positive's text (in pairs), the number of the first hard negative's text and the count of
   hard negatives (if any), the bits of the scores (if any), a hash of the group (if any);
 - ``holdout.jsonl``: a list for each held-out record: the texts, then the scores;
-- ``answers.json``: the different positives, if at most 1,000, with 3 or more pairs each on average;
+- ``answers.json``: the different positives, if they are known answers (an FAQ), at most 1,000;
 - ``holdout-groups.bin``: int64, a hash of the group of each held-out record, if there are groups;
 - ``manifest.json``: a description of the store and a hash of each file, written last.
 """
@@ -44,7 +44,7 @@ from isotrope.data.text.repeats import (
     new_groups,
     read_part,
 )
-from isotrope.data.text.views import QUESTIONS, Formed, Former, ViewsName, resolve
+from isotrope.data.text.views import ALONE, Formed, Former, HeldOut, ViewsName, resolve
 
 Tokenize = Callable[[list[str], int], tuple[list[list[int]], int]]
 Indices = NDArray[np.integer[Any]]
@@ -270,7 +270,7 @@ def build(
     tokenize: Tokenize,
     settings: StoreSettings,
     *,
-    held: frozenset[int] | None = None,
+    held: HeldOut = ALONE,
     progress: Callable[[int], object] | None = None,
 ) -> TokenStore:
     """Tokenise a corpus, write the tokens to a token store, and open this store.
@@ -281,7 +281,7 @@ def build(
         tokenize: Function that takes a list of texts and ``max_length``. It returns a list of token
             ids for each text, and the number of texts that were cut.
         settings: Settings of the store.
-        held: Hashes of the texts of held-out pairs. If None, a hash of each anchor decides.
+        held: Pairs to hold out, from :func:`isotrope.data.text.views.held_out_together`.
         progress: Function that is called with the number of records read since the last call.
     """
     if not 0 <= settings.holdout < 1:
@@ -291,7 +291,7 @@ def build(
     if first is None:
         raise InputError(f"{_MORE}: {_TOO_FEW}; found 0")
     views = resolve(settings.views, first)
-    former = Former(views, settings.holdout, settings.seed, held, settings.scored)
+    former = Former(views, settings.holdout, settings.seed, held.texts, settings.scored)
     grouped = settings.grouped or bool(first.group)
     dtype = "uint16" if settings.vocabulary <= 1 << 16 else "uint32"
     with atomic_replace(folder) as temporary:
@@ -302,7 +302,7 @@ def build(
             for formed in former.form(chain([first], stream)):
                 writer.add(formed)
         report = asdict(_finish(temporary, former, writer, records))
-        if 0 < QUESTIONS * len(writer.answers) <= min(report["kept"], QUESTIONS * _MOST_ANSWERS):
+        if held.known and 0 < len(writer.answers) <= _MOST_ANSWERS:
             (temporary / _ANSWERS).write_text(json.dumps([*writer.answers]), encoding="utf-8")
         digests = {path.name: file_digest(path) for path in sorted(temporary.iterdir())}
         manifest = {"format": _FORMAT, "dtype": dtype, "report": report, "digests": digests}

@@ -70,20 +70,33 @@ QUESTIONS = 3  # pairs for each different positive from which the positives are 
 _LARGEST = 10  # a held-out set of linked pairs is at most a tenth of all held-out pairs
 
 
-def held_out_together(
-    records: Iterable[Record], holdout: float, seed: int
-) -> frozenset[int] | None:
-    """Return the hashes of all texts of held-out pairs. No training pair has such a text.
+class HeldOut(NamedTuple):
+    """The result of :func:`held_out_together`.
+
+    Attributes:
+        texts: Hashes of all texts of held-out pairs. If None, a hash of each anchor decides.
+        known: Whether the positives are known answers, as in an FAQ.
+    """
+
+    texts: frozenset[int] | None = None
+    known: bool = False
+
+
+ALONE = HeldOut()
+
+
+def held_out_together(records: Iterable[Record], holdout: float, seed: int) -> HeldOut:
+    """Choose the pairs to hold out so that no training pair has a text of a held-out pair.
 
     Pairs that share a text, directly or through other pairs, form a set, which is held out or
     trained on as a whole. If a set exceeds a tenth of all pairs to hold out, it is trained on.
 
-    The result is None in three cases. Then a hash of the anchor decides for each record alone,
+    ``texts`` is None in three cases. Then a hash of the anchor decides for each record alone,
     unless this would hold out over twice as many pairs as ``holdout`` asks for, because the pairs
     have few different anchors:
 
     - There are at least three times as many pairs as different positives. Such positives are
-      probably the answers that a search should find, so all of them are trained on.
+      probably the answers that a search should find (``known``), so all of them are trained on.
     - The sets to hold out have less than a quarter of the pairs that ``holdout`` asks for, or fewer
       than 40 pairs although ``holdout`` asks for at least 40, and the hash holds out more pairs.
     - A record has only one text.
@@ -92,14 +105,14 @@ def held_out_together(
     marks, alone = array("Q"), bytearray()  # 17 bytes for each pair
     for record in records:
         if len(record.texts) == 1:
-            return None
+            return ALONE
         marks.extend(hash64(near_identical(text)) for text in record.texts[:2])
         alone.append(chosen(record.texts[0]))
     if not marks:
-        return None
+        return ALONE
     pairs = np.array(marks, np.uint64).reshape(-1, 2)
     if len(np.unique(pairs, axis=0)) >= QUESTIONS * len(np.unique(pairs[:, 1])):
-        return None
+        return HeldOut(known=True)
     linked = joined_groups(pairs)
     _, first, group, size = np.unique(
         linked, return_index=True, return_inverse=True, return_counts=True
@@ -109,7 +122,7 @@ def held_out_together(
     together = (single[first] & (size <= max(1, wanted / _LARGEST)))[group]
     fewest = max(FEWEST if wanted >= FEWEST else 0, wanted / 4)
     enough = together.sum() >= min(fewest, single.sum()) or single.sum() > 2 * wanted + _LARGEST
-    return frozenset(pairs[together].ravel().tolist()) if enough else None
+    return HeldOut(frozenset(pairs[together].ravel().tolist())) if enough else ALONE
 
 
 def held_out_alone(holdout: float, seed: int) -> Callable[[str], bool]:
@@ -131,7 +144,7 @@ class Former:
         views: Source of the positives: ``dropout``, ``adjacent`` or ``pairs``.
         holdout: Share of the records that is never trained on.
         seed: Seed of the choice of held-out records.
-        held: Result of :func:`held_out_together`. If None, the hash of each anchor decides.
+        held: ``HeldOut.texts``. If None, the hash of each anchor decides.
         scored: Whether negatives that are held out stay, because each record needs a score for as
             many negatives as the first. If False, these negatives are skipped.
         negatives: Number of negatives skipped so far, because held-out pairs have their texts.
