@@ -4,10 +4,12 @@
 
 Pairs that share a text, directly or through other pairs, stay together, so that no test text is
 trained on. If an answer has three or more questions on average, as in a FAQ, this is impossible.
-Then only questions are split, and the test asks new questions about known answers. Texts that
-differ only in case and punctuation count as one text. --rows 150 gives the number of test pairs
-instead of their share. The number is exact, unless too many pairs are linked. The parts are
-train.jsonl and test.jsonl, in the current folder or in --output; existing files are not replaced.
+Then only questions are split, and the test asks new questions about known answers. The same
+happens if too many pairs are linked, as in chains of paraphrases; pairs whose positive is a
+question of the test are then left out. Texts that differ only in case and punctuation count as one
+text. --rows 150 gives the number of test pairs instead of their share. The number is exact, unless
+too many pairs are linked. The parts are train.jsonl and test.jsonl, in the current folder or in
+--output; existing files are not replaced.
 """
 
 import argparse
@@ -70,13 +72,14 @@ def main() -> None:
     if len(np.unique(marks, axis=0)) >= QUESTIONS * answers or tested.sum() < rows / 4:
         tested = drawn(marks[:, 0], rows, rows, options.seed)
         what = "no question of test.jsonl is in train.jsonl, but answers are in both"
-    if tested.all() or not tested.any():
-        empty = "train.jsonl" if tested.all() else "test.jsonl"
+    trained = ~tested & ~np.isin(marks[:, -1], marks[tested, 0])
+    if not trained.any() or not tested.any():
+        empty = "test.jsonl" if trained.any() else "train.jsonl"
         parser.error(f"choose another --share or --rows: {empty} would be empty")
     options.output.mkdir(parents=True, exist_ok=True)
     asked = {near_identical(text) for i in np.flatnonzero(tested) for text in records[i].texts[:2]}
     negatives, left_out = max(len(record.texts) for record in records) > 2, 0
-    for file, part in ((train, ~tested), (test, tested)):
+    for file, part in ((train, trained), (test, tested)):
         lines = []
         for texts in (records[i].texts for i in np.flatnonzero(part)):
             kept = list(texts[2:])
@@ -88,7 +91,9 @@ def main() -> None:
             row |= {"negative": kept} if negatives else {}
             lines.append(json.dumps(row) + "\n")
         file.write_text("".join(lines), encoding="utf-8")
-    print(f"{(~tested).sum()} pairs in train.jsonl, {tested.sum()} pairs in test.jsonl: {what}")
+    print(f"{trained.sum()} pairs in train.jsonl, {tested.sum()} pairs in test.jsonl: {what}")
+    if unused := (~tested & ~trained).sum():
+        print(f"left out of train.jsonl: {unused} pairs whose positive is a question of the test")
     if left_out:
         print(f"left out of train.jsonl: {left_out} hard negatives that are texts of the test")
 

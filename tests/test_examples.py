@@ -71,6 +71,22 @@ def test_a_split_shares_no_question(tmp_path, monkeypatch, capsys, questions, sh
     assert ("answers are in both" in said) == shared
 
 
+def test_no_test_question_is_a_text_of_the_training(tmp_path, monkeypatch, capsys) -> None:
+    rows = [f"text {i}\tText {i + 1}!\n" for i in range(200)]  # paraphrases, all linked
+    (tmp_path / "chain.tsv").write_text("question1\tquestion2\n" + "".join(rows))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["split.py", "chain.tsv", "--rows", "40"])
+    said = run("split.py", capsys)
+    train, test = (
+        [json.loads(line) for line in (tmp_path / name).read_text().splitlines()]
+        for name in ("train.jsonl", "test.jsonl")
+    )
+    assert len(test) == 40
+    texts = {text.lower().strip("!") for pair in train for text in pair.values()}
+    assert not texts & {pair["anchor"] for pair in test}
+    assert f"left out of train.jsonl: {200 - 40 - len(train)} pairs" in said
+
+
 def test_a_split_has_the_number_of_rows_that_was_asked(tmp_path, monkeypatch, capsys) -> None:
     rows = [f"question {i},answer {i // 2}\n" for i in range(300)]  # linked in twos
     (tmp_path / "faq.csv").write_text("frage,antwort\n" + "".join(rows))
