@@ -28,6 +28,7 @@ from isotrope.training.changes import (
     similarities,
 )
 from isotrope.training.early_checks import as_begun
+from isotrope.training.recipe_facts import PairFacts
 from isotrope.training.refit import refitted
 from isotrope.training.run import Outcome
 from isotrope.training.settings import CHOSEN, TrainSettings
@@ -239,6 +240,18 @@ def test_a_model_that_training_makes_worse_is_kept_apart(tmp_path: Path) -> None
     assert "The unchanged embedding model" in card
     assert "the rejected model (step 3)" in card
     assert "this model (step 3)" in (output / "rejected" / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("count", "held"), [(300, 45), (1_000, 100), (5_000, 100), (20_000, 400), (200_000, 1_000)]
+)
+def test_a_hundred_pairs_or_a_fiftieth_are_held_out(count: int, held: int) -> None:
+    assert round(count * recipe_facts._share(count, PairFacts())) == held
+
+
+@pytest.mark.parametrize(("count", "held"), [(200, 80), (300, 100), (1_000, 100)])
+def test_more_is_held_out_at_chance_level(count: int, held: int) -> None:
+    assert round(count * recipe_facts._share(count, PairFacts(chance=True))) == held
 
 
 def test_hard_negatives_do_not_lower_the_share_that_is_held_out(

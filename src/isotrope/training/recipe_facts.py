@@ -228,7 +228,7 @@ def _seconds(
 
 
 def _share(records: int, start: PairFacts) -> float:
-    """Return the share to hold out: 100 records or 2%, but at most 15% and 1,000 records.
+    """Return the share to hold out: 100 records or 2%, but at most 15% and 1,000 of those read.
 
     At chance level, up to 40% are held out: without a score, such a training may do harm.
     """
