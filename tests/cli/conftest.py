@@ -1,5 +1,6 @@
 """Running the command line in this process, as a user would type it."""
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,6 +16,12 @@ class Ran:
     code: int
     out: str
     err: str
+
+
+@pytest.fixture(autouse=True)
+def _no_line_on_slow_imports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the number of lines on stderr be the same on a slow machine."""
+    monkeypatch.setattr("isotrope.cli.main._SILENT", threading.TIMEOUT_MAX)
 
 
 @pytest.fixture
