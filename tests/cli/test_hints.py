@@ -107,7 +107,7 @@ def test_flags_of_other_verbs(capsys: pytest.CaptureFixture[str]) -> None:
     said = refused(capsys, "encode", "model", "text.txt", "-o", "x.npy", "--xyz")
     assert "unrecognized arguments: --xyz (see" in said
     said = refused(capsys, "train-images", "digits", "--method", "mocov2", "--que", "9")
-    assert "(did you mean" not in said or "--method.queue" in said
+    assert "(did you mean --method.queue?)" in said
 
 
 def test_yaml(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -98,14 +99,25 @@ def test_json_is_ascii(run, tmp_path: Path) -> None:
     assert {Path(file).parent.name for file in json.loads(found.out)["files"]} == {"größe"}
 
 
-@pytest.mark.parametrize("kind", ["dissipation", "weight", "ratio", "norm"])
-def test_what_is_undefined_is_null(run, kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("dissipation", [None, 0.0]),
+        ("weight", [None] * 4),
+        ("ratio", [None] * 3),
+        ("norm", [math.sin(math.pi / 20), 1.0, 0.0]),
+    ],
+)
+def test_what_is_undefined_is_null(
+    run, kind: str, values: list[float | None], tmp_path: Path
+) -> None:
     draws = ["--batches", "20"] if kind in ("dissipation", "weight") else []
     options = ["--objective", "negativecosine", *QUICK, *draws, "--output", tmp_path]
     found = run("simulate", kind, *options, "--json")
+    assert found.code == 0, found.err
     (entry,) = json.loads(found.out, parse_constant=pytest.fail)["objectives"]
+    assert list(entry.values())[3:] == pytest.approx(values)
     if kind == "weight":  # it has no negatives, of which one would be the hardest
-        assert list(entry.values())[3:] == [None] * 4
         told = run("simulate", kind, *options).out.splitlines()
         assert ["NegativeCosine", *"----"] in [line.split() for line in told]
 

@@ -6,7 +6,6 @@ import json
 import shlex
 import subprocess
 from collections.abc import Callable
-from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -419,14 +418,19 @@ def test_damaged_headers_are_refused_in_one_line(tmp_path: Path, suffix: str) ->
     path, random = tmp_path / f"a{suffix}", np.random.default_rng(0)
     write = parquet.write_table if suffix == ".parquet" else feather.write_feather
     write(table, path)
-    whole = path.read_bytes()
+    whole, refusals = path.read_bytes(), []
     for _ in range(200):
         damaged = bytearray(whole)
         for place in random.integers(0, len(whole), 3):
             damaged[place] = random.integers(256)
         path.write_bytes(damaged)
-        with suppress(InputError):
+        try:
             records(read([path]))
+        except InputError as error:
+            refusals.append(str(error))
+    assert len(refusals) > 100
+    assert all(refusal.splitlines() == [refusal] for refusal in refusals)
+    assert all(refusal.startswith(str(path)) for refusal in refusals)
 
 
 @pytest.mark.parametrize("kind", ["parquet", "dictionary", "runs"])

@@ -275,7 +275,8 @@ def test_training_that_makes_it_worse_says_so_and_keeps_the_start(quick: dict, m
     assert summary(outcome).startswith(details["verdict"])
     state = SentenceEncoder.load(quick["encoder"]).model[0].model.state_dict()
     kept = weights(outcome.output)
-    assert all(torch.equal(kept[k], state[k]) for k in kept if k in state)
+    assert kept.keys() == state.keys()
+    assert all(torch.equal(kept[k], state[k]) for k in kept)
 
 
 def test_a_fall_within_noise_is_not_called_worse(quick: dict, monkeypatch) -> None:
