@@ -22,7 +22,7 @@ from isotrope.objectives.triplet import MPT
 from isotrope.paradigm.forms import Symmetric
 from isotrope.paradigm.objective import Objective
 from isotrope.reports.html import tables_page
-from tests.diagnostics.audit.handmade import of, rows
+from tests.diagnostics.audit.handmade import embedded, of, rows
 from tests.diagnostics.audit.test_push import planted
 from tests.refused import refused_setting
 
@@ -70,6 +70,38 @@ def test_advice_names_what_to_change_and_says_when_there_is_nothing() -> None:
     assert any("grouped.jsonl" in line for line in audited(InfoNCE()).advice())
     none = {**audit.found, "cut": np.arange(0), "apart": np.arange(0)}
     assert "Nothing: " in str(replace(audit, found=none))
+
+
+@pytest.mark.parametrize(("cut", "pushed"), [(10, 0.01), (11, 0.01), (10, 0.011), (11, 0.011)])
+def test_a_twentieth_of_cut_rows_and_a_hundredth_of_push_need_no_advice(
+    cut: int, pushed: float
+) -> None:
+    audit = audited(InfoNCE())
+    share = np.zeros(len(audit.alike.share))
+    share[0] = pushed
+    found = {**audit.found, "cut": np.arange(cut), "apart": np.arange(0)}
+    audit = replace(audit, found=found, suspects=1, alike=replace(audit.alike, share=share))
+    advice = "\n".join(audit.advice())
+    assert ("--max-length 256" in advice) == (cut > 10)
+    assert ("--groups label" in advice) == (pushed > 0.01)
+
+
+def test_the_limits_of_a_false_negative_and_of_a_hard_negative() -> None:
+    """Four hundred pairs of rows, from hardly to almost alike."""
+    anchors = embedded(800).anchors
+    cosines = torch.linspace(0.2, 0.95, 400)[:, None]
+    anchors[1::2] = cosines * anchors[::2] + (1 - cosines**2).sqrt() * anchors[1::2]
+    close, objective = of(anchors, anchors), InfoNCE(temperature=0.05)
+    usual, loose = (
+        audit_rows(rows(800), close, objective, settings, encoder="drawn", uncovered=UNKNOWN)
+        for settings in (AuditSettings(mine=9), AuditSettings(mine=9, hardness=1.0))
+    )
+    evidence = usual.alike.evidence[usual.suspects - 1 : usual.suspects + 1]
+    assert 0.62 > evidence[0] >= 0.6 > evidence[1] > 0.58
+    assert usual.mined is not None
+    assert loose.mined is not None
+    assert 0.29 < usual.mined.hardness.max() <= 0.3
+    assert loose.mined.hardness.max() > 0.5
 
 
 def test_files_are_what_a_training_reads() -> None:
