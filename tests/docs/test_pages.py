@@ -123,6 +123,18 @@ def test_the_newcomer_reads_the_other_pages() -> None:
     assert "make newcomer" in CALLED
 
 
+def test_every_test_that_a_page_names_exists() -> None:
+    pages = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+    named = {
+        (file, page.relative_to(ROOT))
+        for page in pages
+        if page != ROOT / "docs" / "LOG.md"  # has the names of its time
+        for file in re.findall(r"tests/[\w/]+\.py", page.read_text(encoding="utf-8"))
+    }
+    assert len(named) > 20
+    assert not [(file, page) for file, page in named if not (ROOT / file).is_file()]
+
+
 def test_no_page_names_this_machine() -> None:
     for page in PAGES:
         assert not re.search(r"/(work|home|root|tmp)/|TODO", page.read_text(encoding="utf-8"))
