@@ -17,8 +17,6 @@ from typing import Literal, Required, TypedDict
 
 from isotrope.paradigm.objective import Objective
 
-OneObjective = str | Objective | type[Objective]
-
 
 class TextOptions(TypedDict, total=False):
     """The keywords of ``isotrope.fit``: the fields of ``TrainSettings`` but ``files``."""
