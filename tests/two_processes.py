@@ -2,7 +2,6 @@
 
 import multiprocessing
 import os
-import socket
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -17,22 +16,19 @@ from tests.patience import MINUTES
 
 def on_two(work: Callable[..., object], folder: Path, *given: object) -> list[Any]:
     """Return what ``work(rank, *given)`` returns on either rank; it is imported there by name."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     # forks of one process that has imported what they need; spawned ones would each import it
     multiprocessing.set_forkserver_preload(["tests.two_processes", work.__module__])
-    mp.start_processes(_joined, (work, folder, port, given), nprocs=2, start_method="forkserver")
+    mp.start_processes(_joined, (work, folder, given), nprocs=2, start_method="forkserver")
     return [torch.load(folder / f"{rank}.pt", weights_only=False) for rank in range(2)]
 
 
 def _joined(
-    rank: int, work: Callable[..., object], folder: Path, port: int, given: tuple[object, ...]
+    rank: int, work: Callable[..., object], folder: Path, given: tuple[object, ...]
 ) -> None:
     torch.set_num_threads(1)
     dist.init_process_group(
         "gloo",
-        init_method=f"tcp://127.0.0.1:{port}",
+        init_method=f"{folder.resolve().as_uri()}/meeting",
         rank=rank,
         world_size=2,
         timeout=timedelta(seconds=MINUTES),
