@@ -549,6 +549,7 @@ def test_two_objectives_in_one_training_are_restored_from_the_folder(tmp_path: P
 def test_only_the_first_of_several_processes_prints(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
     for rank in range(2):
         monkeypatch.setattr(torch.distributed, "get_rank", lambda rank=rank: rank)
         observed(isotrope.Doctor(say=said.append), users_loss(*batch()))

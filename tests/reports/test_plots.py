@@ -302,6 +302,8 @@ def test_dotted_lines_of_equal_values_take_turns_too() -> None:
 @pytest.mark.parametrize("count", [30, 89, 90, 1_000_000])
 def test_a_running_mean_is_that_of_the_points_around(count: int) -> None:
     values = np.random.default_rng(0).normal(3.0, 1.0, count)
+    if count < 1_000_000:
+        values[3] = 1e18  # an exploding loss
     reach, found = max(2, count // 30), _smooth(values)
     assert len(found) == count
     for place in np.linspace(0, count - 1, 30).astype(int):

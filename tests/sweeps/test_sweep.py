@@ -178,8 +178,9 @@ def test_a_run_without_memory_fails_and_leaves_its_memory_to_the_others(
     def scored(settings: Any) -> float:
         assert not any(reference() is not None for reference in held)
         if settings.learning_rate > 9e-5:
-            activations = torch.ones(3)
-            held.append(weakref.ref(activations))
+            activations = [torch.ones(3)]
+            activations.append(activations)  # as a trainer and its callbacks refer to each other
+            held.append(weakref.ref(activations[0]))
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB\nmore")
         return score(settings)
 

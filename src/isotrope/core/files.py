@@ -153,9 +153,9 @@ def check_outputs(folder: Path, names: Iterable[str], inputs: Iterable[object] =
     for path in (folder / name for name in names):
         if path.is_dir():
             raise InputError(f"{path} is a folder, not a file; remove it or choose another place")
-        if path.is_symlink():
-            raise InputError(f"{path} {_LINK}")
         _check_regular(path)
+        if path.is_symlink():
+            raise InputError(f"choose another place: {path} is a link, which is never replaced")
         if path.exists() and any(path.resolve().is_relative_to(place) for place in read):
             raise InputError(f"{path} is an input and would be overwritten; choose another output")
 

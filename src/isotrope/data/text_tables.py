@@ -75,7 +75,7 @@ def separated(path: Path, suffix: str, wanted: Sequence[str], known: frozenset[s
                 raise InputError(
                     f"{place(path)}: choose columns by number (1 to {len(first)}), or add a header "
                     f"with names; the first line, {', '.join(map(repr, first))}, has no column "
-                    f"{next(w for w in wanted if w not in first)!r}"
+                    f"{next(w for w in wanted if w not in numbers)!r}"
                 )
             return tabbed(path, "\t", numbers)
         for separator in _SEPARATORS:

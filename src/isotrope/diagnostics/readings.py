@@ -49,9 +49,9 @@ def gained(case: RunEvidence) -> float | None:
 
 
 def loss_falls(case: RunEvidence) -> bool:
-    """Return whether the loss at the end is clearly below the first."""
-    end = case.end("loss")
-    return end is not None and end < _FALLS * (case.first("loss") or 0)
+    """Return whether the loss at the end is clearly below the first; both may be negative."""
+    first, end = case.first("loss"), case.end("loss")
+    return first is not None and end is not None and end < first - (1 - _FALLS) * abs(first)
 
 
 def still(case: RunEvidence) -> tuple[str, str] | None:

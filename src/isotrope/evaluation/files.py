@@ -97,7 +97,7 @@ def encode_file(
     pooling, device, jobs = settings.pooling, settings.device, settings.jobs
     if Path(output).suffix != ".npy":
         raise InputError(f"output {output} must end in .npy")
-    check_outputs(Path(output).parent, [Path(output).name], [file])
+    check_outputs(Path(output).parent, [Path(output).name])
     if takes_images(model, ask_hub=True):
         settings.check_used(pictures=True)
         return encode_pictures(

@@ -139,7 +139,7 @@ def _page(runs: Sequence[Run], title: str, tables: Sequence[TitledTable]) -> str
     }
     pairs = [pair for pair in zip(runs, diagnoses, strict=True) if pair[0].first]
     together = [(replace(run, name=run.whole or run.name), of_run) for run, of_run in pairs]
-    worse = {run.name for run in runs if run.outcome == "worse"}
+    worse = {run.name for run, _ in together if run.outcome == "worse"}
     health = summary([(run.name, of_run) for run, of_run in together], worse)
     unhealthy = any(of_run is not None and not of_run.healthy for of_run in diagnoses)
     script = source("hover.js")

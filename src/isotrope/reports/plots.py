@@ -25,6 +25,7 @@ _DASHES = ((), (5.0, 2.0), (1.5, 1.5), (6.0, 1.5, 1.5, 1.5))
 SECOND = (1.0, 1.7)
 """Dash pattern of the second line of a run."""
 _SMOOTH_FROM = 30  # least number of points with which the running mean is drawn
+_EXACT = 50_000  # points; with more, a mean after a huge value is rounded coarsely
 _MOST_FAINT = 6  # largest number of runs with which values are drawn behind the running means
 _TITLE = 40  # characters; a longer title would leave no room for the picture
 _MOST_BANDS = 3  # largest number of runs with which standard deviations are drawn
@@ -179,8 +180,12 @@ def _smooth(values: NDArray[np.float64]) -> NDArray[np.float64]:
         return values
     reach, places = max(2, len(values) // 30), np.arange(len(values))
     first, end = np.maximum(places - reach, 0), np.minimum(places + reach + 1, len(values))
-    sums = np.append(0.0, np.cumsum(values))
-    return np.asarray((sums[end] - sums[first]) / (end - first))
+    if len(values) <= _EXACT:
+        around = np.convolve(values, np.ones(2 * reach + 1), "same")
+    else:
+        sums = np.append(0.0, np.cumsum(values))
+        around = sums[end] - sums[first]
+    return np.asarray(around / (end - first))
 
 
 def _draw(axes: Axes, quantity: Quantity, curve: Curve, style: Style, count: int) -> Line2D:

@@ -4,6 +4,7 @@ Every run has an ordinary run folder, named by the run's values and seed. Theref
 are not repeated if values are added later.
 """
 
+import gc
 import math
 import shutil
 import statistics
@@ -326,5 +327,6 @@ def _train(run: Run) -> Result | str | InputError:
         if not memory_is_full(error):
             raise
         reason = first_line(error)
+    gc.collect()  # trainer and callbacks refer to each other
     # not raised: the frames of the first error hold the memory that the next run needs
     return InputError(f"not enough memory ({reason})", remedy="lower `--batch-size`")

@@ -34,7 +34,13 @@ from isotrope.training.images.method import ImageMethod
 from isotrope.training.launch import CODES, handling
 from isotrope.training.nan_guard import NonFiniteGuard
 from isotrope.training.progress import Progress, warn
-from isotrope.training.run import Outcome, backend_of, empty_result, remove_intermediates
+from isotrope.training.run import (
+    Outcome,
+    awaits_second,
+    backend_of,
+    empty_result,
+    remove_intermediates,
+)
 from isotrope.training.settings import RunSettings
 from isotrope.training.text_module import TextModule
 from isotrope.training.time_limit import Pace
@@ -176,7 +182,7 @@ class TrainingTask(ABC):
         result.save(RunFolder(output).result)
         remove_intermediates(output)
         # a request to stop that came with the last step is one not to begin a second training
-        code = CODES[between.signal] if self.twice else 0
+        code = CODES[between.signal] if awaits_second(self.settings, result) else 0
         return Outcome(result, output, code, encoder=module.encoder)
 
     def _between(self, progress: Progress, trainer: RunTrainer) -> Between:

@@ -267,7 +267,7 @@ def _random_states_kept() -> Iterator[None]:
 
 def without_mean(settings: TrainSettings) -> bool:
     """Return whether the weights of two runs cannot be averaged."""
-    several = launched_processes()[0] > 1
+    several = launched_processes()[0] > 1 and not launched()  # our parent process averages
     return several or settings.lora is not None or settings.encoder == "scratch"
 
 
@@ -385,7 +385,7 @@ def trained(settings: RunSettings, train: Callable[..., Outcome] | None = None) 
     """
     if train is None:
         train = importlib.import_module(settings.module).train
-    begun = RunFolder(settings.output).is_begun
+    begun = RunFolder(settings.output).config.is_file() and RunFolder(settings.output).is_begun
     try:
         outcome = train(settings, resume=True)
     except CannotResume:

@@ -301,8 +301,8 @@ def seen_in_training(watch: DevMetric, settings: TrainSettings, *, known: bool) 
             f"the dev score can be higher than that of new texts: {counts} held-out records share "
             "a text, such as the answer, with a training record"
         )
-    what = "queries" if watch.queries else "first sentences"
+    what, surely = ("queries", "is") if watch.queries else ("first sentences", "can be")
     return (
         f"warning: remove the {what} of {settings.dev} from the training data: {counts} occur "
-        "there (case and punctuation ignored), so the dev score is too high"
+        f"there (case and punctuation ignored), so the dev score {surely} too high"
     )

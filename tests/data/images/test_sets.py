@@ -120,7 +120,8 @@ def test_what_is_not_installed(
     if module == "sklearn.datasets":
         path = "digits"
     if module == "datasets":
-        (tmp_path / "dataset_info.json").write_text("{}")
+        for name in ("dataset_info.json", "state.json"):
+            (tmp_path / name).write_text("{}")
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingExtra, match=rf"\.\[{extra}\].*'{module.partition('.')[0]}'"):
         load_images(path)
