@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.text import Text
 
 import isotrope
 from isotrope.core.errors import InputError, SettingError
@@ -94,6 +95,9 @@ def test_plot(outcome: Any) -> None:
     ]
     assert figure._repr_png_().startswith(b"\x89PNG")
     assert len(outcome.plot().axes) == 4
+    texts = [text for text in outcome.plot().findobj(Text) if text.get_text()]
+    assert texts
+    assert not any(text.get_parse_math() for text in texts)  # a dev file's name may have dollars
     with pytest.raises(
         InputError, match=r"nothing was measured under the name 'los' \(did you mean 'loss'\?\)"
     ):

@@ -112,9 +112,10 @@ def figure_of(folder: Path, quantities: Sequence[str] = ()) -> Drawing:
         raise InputError(f"wait for the first logged step: {folder} has no values to plot yet")
     rows = -(-len(chosen) // _WIDE)
     figure = Drawing(figsize=(4.6 * min(len(chosen), _WIDE), 2.8 * rows), layout="constrained")
-    for place, quantity in enumerate(chosen, start=1):
-        axes = figure.add_subplot(rows, min(len(chosen), _WIDE), place)
-        draw(axes, quantity, [run])
-        axes.set_title(heading(quantity, [run])[0], loc="left")
-        axes.set_xlabel(quantity.across)
+    with mpl.rc_context({"text.parse_math": False}):  # names of files may have dollars
+        for place, quantity in enumerate(chosen, start=1):
+            axes = figure.add_subplot(rows, min(len(chosen), _WIDE), place)
+            draw(axes, quantity, [run])
+            axes.set_title(heading(quantity, [run])[0], loc="left")
+            axes.set_xlabel(quantity.across)
     return figure
