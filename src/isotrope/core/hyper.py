@@ -148,34 +148,30 @@ def check(instance: object, *, constant: bool = False) -> None:
     With ``constant``, a tensor that requires a gradient is an error too.
     """
     for name, hyper in hypers(type(instance)).items():
-        value = getattr(instance, name)
+        value, whose = getattr(instance, name), f"{name} of {type(instance).__name__}"
         if (constant or hyper.constant) and getattr(value, "requires_grad", False):
             raise ValueError(
-                f"use a number, or a tensor without requires_grad, for {name} of "
-                f"{type(instance).__name__}: it cannot be learnt, because no gradient reaches it"
+                f"use a number, or a tensor without requires_grad, for {whose}: it cannot be "
+                "learnt, because no gradient reaches it"
             )
-        plain = value.detach() if hasattr(value, "detach") else value
         if hyper.choices:
-            allowed = any(plain is choice or plain == choice for choice in hyper.choices)
-        else:
-            if shape := tuple(getattr(plain, "shape", ())):
-                raise ValueError(
-                    f"{name} of {type(instance).__name__} must be a number, or a tensor without "
-                    f"dimensions; found shape {shape}"
-                )
-            try:
-                number = float("" if isinstance(plain, (str, bool)) else plain)
-            except (TypeError, ValueError):
-                raise ValueError(
-                    f"{name} of {type(instance).__name__} must be a number; found {value!r}"
-                ) from None
-            allowed = hyper.allows(number)
-            plain = f"{number:g}"
-        if not allowed:
-            raise ValueError(
-                f"{name} of {type(instance).__name__} ({hyper.help}) must be "
-                f"{'one of ' if hyper.choices else ''}{hyper.bounds}; found {plain}"
-            )
+            if not any(value == choice for choice in hyper.choices):
+                bounds = f"one of {hyper.bounds}"
+                raise ValueError(f"{whose} ({hyper.help}) must be {bounds}; found {value}")
+        elif not hyper.allows(number := _number(value, whose)):
+            raise ValueError(f"{whose} ({hyper.help}) must be {hyper.bounds}; found {number:g}")
+
+
+def _number(value: object, whose: str) -> float:
+    """Return the number in a value, which may be a tensor; raise an error if there is none."""
+    plain = value.detach() if hasattr(value, "detach") else value
+    if shape := tuple(getattr(plain, "shape", ())):
+        raise ValueError(
+            f"{whose} must be a number, or a tensor without dimensions; found shape {shape}"
+        )
+    if isinstance(plain, (str, bool)) or not is_number(plain):
+        raise ValueError(f"{whose} must be a number; found {value!r}")
+    return float(plain)
 
 
 def take_preset(cls: type, presets: Mapping[str, Preset]) -> None:

@@ -13,7 +13,9 @@ from isotrope.data.lines import MAX_CHARACTERS, lines, quoted
 from isotrope.data.rows import HEAD, Row, Table
 
 _SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars", ":": "colons"}
-_SAID = re.compile(r'"?[sS][eE][pP]=([,\t;|:])"?[,;]*')  # line that Excel writes above the header
+_SEPARATOR_LINE = re.compile(
+    r'"?[sS][eE][pP]=([,\t;|:])"?[,;]*'
+)  # line that Excel writes above the header
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _UNFINISHED = ("[", "{", ",", ":")  # ends of a line after which JSON must continue
 _LONGEST = 1 << 24  # characters of a cell, also in columns that are not read
@@ -62,33 +64,41 @@ def separated(path: Path, suffix: str, wanted: Sequence[str], known: frozenset[s
     """Return a .csv, .tsv or .txt file as a table. The first lines show how cells are separated."""
     csv.field_size_limit(max(csv.field_size_limit(), _LONGEST))
     head = [text for _, text in islice(lines(path), 20) if text.strip()]
-    if suffix != ".csv":
-        first = [cell.strip() for cell in head[0].split("\t")] if head else [""]
-        bare = {cell.strip('"').lower() for cell in first} - {""}
-        if any("\t" in text for text in head):
-            if bare <= known or len(bare & known) > 1 or ({*wanted} <= {*first} and wanted):
-                # if the header is quoted, the cells are too
-                quoted_cells = any(cell.startswith('"') for cell in first)
-                return _csv(path, "\t") if quoted_cells else tabbed(path, "\t", (*first,), True)
-            numbers = tuple(str(i + 1) for i in range(len(first)))
-            if not {*wanted} <= {*numbers}:
-                raise InputError(
-                    f"{place(path)}: choose columns by number (1 to {len(first)}), or add a header "
-                    f"with names; the first line, {', '.join(map(repr, first))}, has no column "
-                    f"{next(w for w in wanted if w not in numbers)!r}"
-                )
-            return tabbed(path, "\t", numbers)
-        for separator in _SEPARATORS:
-            names = {c.strip().lower() for c in _cells(head[:1], separator)[0]} if head else {""}
-            if len(names) > 1 and (
-                ({*wanted} and {w.lower() for w in wanted} <= names) or names <= known
-            ):
-                return _csv(path, separator)
-        if first[0].lower() in known or {*wanted} == {*first}:
-            return tabbed(path, "\t", (first[0],), True)
-        return tabbed(path, "", ("text",))
-    said = _SAID.fullmatch(head[0]) if head else None
-    return _csv(path, said[1] if said else _separator(head, known), said is not None)
+    if suffix == ".csv":
+        named = _SEPARATOR_LINE.fullmatch(head[0]) if head else None
+        return _csv(path, named[1] if named else _separator(head, known), named is not None)
+    if any("\t" in text for text in head):
+        return _with_tabs(path, [cell.strip() for cell in head[0].split("\t")], wanted, known)
+    return _without_tabs(path, head[0] if head else "", wanted, known)
+
+
+def _with_tabs(
+    path: Path, first: Sequence[str], wanted: Sequence[str], known: frozenset[str]
+) -> Table:
+    """Return a table with tabs. ``first`` is a header if it has known names, or those wanted."""
+    names = {cell.strip('"').lower() for cell in first} - {""}
+    if names <= known or len(names & known) > 1 or (wanted and {*wanted} <= {*first}):
+        quoted_header = any(cell.startswith('"') for cell in first)  # then the cells are quoted too
+        return _csv(path, "\t") if quoted_header else tabbed(path, "\t", (*first,), True)
+    numbers = tuple(str(i + 1) for i in range(len(first)))
+    if absent := [column for column in wanted if column not in numbers]:
+        raise InputError(
+            f"{place(path)}: choose columns by number (1 to {len(first)}), or add a header with "
+            f"names; the first line, {', '.join(map(repr, first))}, has no column {absent[0]!r}"
+        )
+    return tabbed(path, "\t", numbers)
+
+
+def _without_tabs(path: Path, first: str, wanted: Sequence[str], known: frozenset[str]) -> Table:
+    """Return a .tsv or .txt file without tabs: quoted cells under a header, or a text a line."""
+    asked = {column.lower() for column in wanted}
+    for separator in _SEPARATORS:
+        names = {cell.strip().lower() for cell in _cells([first], separator)[0]}
+        if len(names) > 1 and (names <= known or (asked and asked <= names)):
+            return _csv(path, separator)
+    if first.strip().lower() in known or {*wanted} == {first.strip()}:
+        return tabbed(path, "\t", (first.strip(),), True)
+    return tabbed(path, "", ("text",))
 
 
 def _cells(texts: Sequence[str], separator: str) -> list[list[str]]:

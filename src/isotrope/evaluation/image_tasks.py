@@ -44,11 +44,11 @@ def takes_images(model: object, *, ask_hub: bool = False) -> bool:
 
     folder = Path(model).expanduser()
     if folder.is_dir():
-        return is_image(folder) if is_model(folder) else _of_images(folder)
+        return is_image(folder) if is_model(folder) else _is_image_run(folder)
     return ask_hub and not is_bm25(model) and is_image(resolve(model))
 
 
-def _of_images(run: Path) -> bool:
+def _is_image_run(run: Path) -> bool:
     """Return whether a folder is the folder of a run on images, finished or not."""
     files = RunFolder(run)
     return files.is_begun and files.config.is_file() and "data" in files.settings()
@@ -59,9 +59,9 @@ def own_images(run: str | Path) -> "ImageSet":
     from isotrope.data.images.sets import load_images
 
     run = Path(run).expanduser()
-    yours = "give labelled pictures with `--labels FOLDER`"
-    if not _of_images(run):
-        raise InputError(f"{yours}: {run} is not the folder of a run on images")
+    remedy = "give labelled pictures with `--labels FOLDER`"
+    if not _is_image_run(run):
+        raise InputError(f"{remedy}: {run} is not the folder of a run on images")
     settings = RunFolder(run).settings()
     data = str(settings["data"])
     check_named(data)
@@ -88,7 +88,7 @@ def own_images(run: str | Path) -> "ImageSet":
         )
     if image_set.test is None or image_set.train.labels is None:
         lack = "no labels" if image_set.train.labels is None else "no test part"
-        raise InputError(f"{yours}: the pictures of {run} have {lack}")
+        raise InputError(f"{remedy}: the pictures of {run} have {lack}")
     return image_set
 
 
@@ -101,15 +101,15 @@ def labelled_images(labels: Path, test: Path | None, side: int) -> "ImageSet":
 
     if test is None:
         return load_images(labels, side=side, holdout=_HELD_OUT)
-    train, tested = load_images(labels, side=side), load_images(test, side=side)
-    numbers = tested.train.labels
+    train_set, test_set = load_images(labels, side=side), load_images(test, side=side)
+    numbers = test_set.train.labels  # a set without a split is all training part
     if numbers is not None:
-        numbers = matched(numbers, tested.class_names, train.class_names)
+        numbers = matched(numbers, test_set.class_names, train_set.class_names)
     return replace(
-        train,
-        test=replace(tested.train, labels=numbers),
-        fingerprint=fingerprint(train.fingerprint, tested.fingerprint, numbers),
-        skipped=train.skipped + tested.skipped,
+        train_set,
+        test=replace(test_set.train, labels=numbers),
+        fingerprint=fingerprint(train_set.fingerprint, test_set.fingerprint, numbers),
+        skipped=train_set.skipped + test_set.skipped,
     )
 
 
@@ -152,7 +152,8 @@ def image_features(
     labels = np.asarray(part.labels)
     known = np.flatnonzero(labels >= 0)
     count = len(known) if limit is None else limit
-    chosen = known[balanced_prefix(labels[known], count, len(known))]
+    in_turn = balanced_prefix(labels[known], count, len(known))
+    chosen = known[in_turn]
     blocks, marks = list[np.ndarray](), np.empty(len(chosen), np.uint64)
     with bar(len(chosen), "embed", f"{what} pictures") as done, showing(show=False):
         for first in range(0, len(chosen), batch_size):
