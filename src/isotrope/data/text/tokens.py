@@ -53,7 +53,9 @@ _FORMAT = 2
 _WIDTHS = {1: 1, 2: 2, 3: 4}  # columns of rows.bin, by the columns of a record
 # working files, which are removed when the store is complete
 _ROWS, _HASHES, _GROUPED, _HELD = "rows.all", "hashes.all", "grouped.all", "held.all"
-_HELD_GROUPS, _ANSWERS, _MOST_ANSWERS = "holdout-groups.bin", "answers.json", 1_000
+# files that only some stores have
+_HELD_GROUPS, _ANSWERS = "holdout-groups.bin", "answers.json"
+_MOST_ANSWERS = 1_000
 _MOST_LINKED = 5_000_000  # with more pairs, no links through pairs of other batches are found
 _TOO_FEW, _MORE = "training needs at least 2 different records", "give more text"
 _BATCH_TEXTS, _BATCH_CHARACTERS = 1_000, 1_000_000  # approximate limits of a call of the tokenizer

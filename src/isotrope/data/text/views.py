@@ -68,6 +68,7 @@ def resolve(views: ViewsName, first: Record) -> Views:
 FEWEST = 40  # held-out records that suffice to compare two models
 QUESTIONS = 3  # pairs for each different positive from which the positives are known answers
 _LARGEST = 10  # a held-out set of linked pairs is at most a tenth of all held-out pairs
+_SLACK = 10  # pairs that may always be held out beyond twice the number asked for
 
 
 class HeldOut(NamedTuple):
@@ -91,14 +92,13 @@ def held_out_together(records: Iterable[Record], holdout: float, seed: int) -> H
     Pairs that share a text, directly or through other pairs, form a set, which is held out or
     trained on as a whole. If a set exceeds a tenth of all pairs to hold out, it is trained on.
 
-    ``texts`` is None in three cases. Then a hash of the anchor decides for each record alone,
-    unless this would hold out over twice as many pairs as ``holdout`` asks for, because the pairs
-    have few different anchors:
+    ``texts`` is None in three cases, in which a hash of the anchor decides for each record alone:
 
     - There are at least three times as many pairs as different positives. Such positives are
       probably the answers that a search should find (``known``), so all of them are trained on.
     - The sets to hold out have less than a quarter of the pairs that ``holdout`` asks for, or fewer
-      than 40 pairs although ``holdout`` asks for at least 40, and the hash holds out more pairs.
+      than 40 pairs although ``holdout`` asks for at least 40, and the hash holds out more pairs,
+      but not over twice as many as ``holdout`` asks for, as it does if there are few anchors.
     - A record has only one text.
     """
     chosen = held_out_alone(holdout, seed)
@@ -118,11 +118,13 @@ def held_out_together(records: Iterable[Record], holdout: float, seed: int) -> H
         linked, return_index=True, return_inverse=True, return_counts=True
     )
     wanted = holdout * len(pairs)
-    single = np.frombuffer(alone, bool)
-    together = (single[first] & (size <= max(1, wanted / _LARGEST)))[group]
+    by_hash = np.frombuffer(alone, bool)
+    together = (by_hash[first] & (size <= max(1, wanted / _LARGEST)))[group]
     fewest = max(FEWEST if wanted >= FEWEST else 0, wanted / 4)
-    enough = together.sum() >= min(fewest, single.sum()) or single.sum() > 2 * wanted + _LARGEST
-    return HeldOut(frozenset(pairs[together].ravel().tolist())) if enough else ALONE
+    enough = together.sum() >= min(fewest, by_hash.sum())
+    too_many_alone = by_hash.sum() > 2 * wanted + _SLACK
+    texts = frozenset(pairs[together].ravel().tolist())
+    return HeldOut(texts) if enough or too_many_alone else ALONE
 
 
 def held_out_alone(holdout: float, seed: int) -> Callable[[str], bool]:
