@@ -28,7 +28,7 @@ def _joined(
     torch.set_num_threads(1)
     dist.init_process_group(
         "gloo",
-        init_method=f"{folder.resolve().as_uri()}/meeting",
+        store=dist.FileStore(str(folder / "meeting"), 2),
         rank=rank,
         world_size=2,
         timeout=timedelta(seconds=MINUTES),
