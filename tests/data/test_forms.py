@@ -611,8 +611,7 @@ def test_numbers_in_a_table_without_names(tmp_path: Path) -> None:
         reading = read([table(path, *cells)])
         assert records(reading) == pairs
         assert "not read: " in str(reading)
-    for cells in ((number, text), (text, number)):
-        assert records(read([table(path, *cells)])) == [(f"text {i}",) for i in range(30)]
+    assert records(read([table(path, number, text)])) == [(f"text {i}",) for i in range(30)]
     for cells in ((lambda i: i % 3, text), (text, lambda i: i % 3)):  # labels
         reading = read([table(path, *cells)], paired=False)
         assert [(r.texts, r.group) for r in reading] == [
@@ -623,9 +622,33 @@ def test_numbers_in_a_table_without_names(tmp_path: Path) -> None:
         assert [r.scores for r in scored] == [(score(i),) for i in range(30)]
     with pytest.raises(InputError, match="holds scored pairs"):  # ids of queries, and scores
         list(read([table(path, lambda i: i // 4, lambda i: i / 8, text, other)]))
-    for cells in ((text, lambda i: f"{i}" * (i % 3 == 0) or f"word {i}"), (number, number)):
+    mixed = lambda i: f"{i}" * (i % 3 == 0) or f"word {i}"  # noqa: E731
+    for cells in ((text, mixed), (number, number), (text, number), (text, lambda i: 7 * i % 30)):
         expected = [tuple(str(cell(i)) for cell in cells) for i in range(30)]
         assert records(read([table(path, *cells)])) == expected
+
+
+@pytest.mark.parametrize("rows", [2, 30])
+@pytest.mark.parametrize("answer", [lambda i: i % 2, lambda i: i % 20, lambda i: 1800 + i])
+def test_texts_that_spell_numbers_are_answers_where_numbers_have_a_type(
+    tmp_path: Path, answer: Callable[[int], int], rows: int
+) -> None:
+    pairs = [(f"what is {i}?", str(answer(i))) for i in range(rows)]
+    assert records(read(pairs)) == pairs
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(f"{json.dumps(pair)}\n" for pair in pairs))
+    assert records(read([path])) == pairs
+    labelled = read([(text, int(answer)) for text, answer in pairs], paired=False)
+    texts = [record.texts for record in labelled]
+    assert texts == [(text,) for text, _ in pairs]
+
+
+@pytest.mark.parametrize("grades", [13, 30])
+def test_different_grades_are_no_ids(tmp_path: Path, grades: int) -> None:
+    path = table(tmp_path / "a.tsv", "a {}".format, "b {}".format, lambda i: 37 * i % 101)
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:grades]))
+    scored = read([path], scored=True)
+    assert {len(record.scores) for record in scored} == {1}
 
 
 def test_files_of_a_folder_that_are_not_read_are_counted(tmp_path: Path) -> None:

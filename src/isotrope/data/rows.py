@@ -112,9 +112,10 @@ def number(value: object) -> float | None:
 
 
 def are_ids(numbers: Sequence[Any]) -> bool:
-    """Return whether numbers are whole and differ, and are more than the grades from 0 to 10."""
-    all_whole = all(float(each).is_integer() for each in numbers)
-    return all_whole and len({*numbers}) == len(numbers) > 11
+    """Return whether numbers are whole and differ, and are more than the grades from 0 to 100."""
+    values = [float(each) for each in numbers]
+    differ = all(map(float.is_integer, values)) and len({*values}) == len(values) > 11
+    return differ and (max(values) > 100 or values == sorted(values))
 
 
 def cell_score(value: object, path: Path, line: int, where: str = "") -> float:

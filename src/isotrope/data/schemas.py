@@ -1,7 +1,7 @@
 """Recognises what the rows of a table are, for example pairs of texts, or labelled texts.
 
-The names of the columns decide. Without names, a column of mostly numbers holds scores or, beside a
-single column of texts, labels; different whole numbers are ids. All other columns hold texts.
+The names of the columns decide. Without names, numbers are scores or, beside one column of texts,
+labels; different whole numbers are ids. Numbers after or in quotes beside one text may be answers.
 
 | rows | columns |
 |---|---|
@@ -182,12 +182,15 @@ def _untitled(table: Table) -> Form:
     numbers = {n: table.numbers(n) for n in table.columns if len(table.columns) > 1}
     texts = tuple(name for name in table.columns if not numbers.get(name))
     scores = tuple(name for name, own in numbers.items() if own and not are_ids(own))
-    if len(texts) == 1:
+    own = [value for each in numbers.values() for value in each]
+    differ = texts == table.columns[:1] and len({*own}) == len(own)  # answers, not labels
+    spelt = len(table.columns) == 2 and all(isinstance(value, str) for value in own)
+    if len(texts) == 1 and not (spelt and (differ or not table.how)):
         label = scores[0] if len(scores) == 1 else ""
         return Form("labelled texts" if label else "texts", texts, group=label)
     if len(texts) == 2 and scores:
         return Form("scored pairs", texts, scores[-1:])
-    return Form("pairs", texts or table.columns, scores if texts else ())
+    return Form("pairs", texts if texts[1:] else table.columns, scores if texts[1:] else ())
 
 
 def _proposal(table: Table, choose: int) -> str:

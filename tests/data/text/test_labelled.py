@@ -72,6 +72,16 @@ def test_a_folder(tmp_path: Path) -> None:
         load_labelled(tmp_path)
 
 
+@pytest.mark.parametrize("labels", [20, 120])
+def test_labels_that_all_differ_are_no_ids(tmp_path: Path, labels: int) -> None:
+    """In the first rows of the training set, or in the whole test set."""
+    rows = [(str(i % labels), f"text {i}") for i in range(200)]
+    train = write(tmp_path / "train.tsv", tsv(*rows))
+    found = load_labelled(train, write(tmp_path / "test.tsv", tsv(*rows[:labels])))
+    assert found.train.labels == [label for label, _ in rows]
+    assert found.test.labels == [str(i) for i in range(labels)]
+
+
 class TestSplit:
     @staticmethod
     def path(tmp_path: Path) -> Path:

@@ -97,9 +97,11 @@ def _part(folder: Path, name: str) -> Path:
     return candidates[0]
 
 
-def _load(path: Path, classes: int = 2) -> LabelledText:
-    reading = read([path], paired=False, scored=True, choose=0)
+def _load(path: Path, classes: int = 2, columns: Sequence[str] = ()) -> LabelledText:
+    reading = read([path], columns=columns, paired=False, scored=True, choose=0)
     rows = [(record.group, *record.texts) for record in reading]
+    if reading.kind == "texts" and next(iter(reading.forms.values())).columns == ("1", "2"):
+        return _load(path, classes, ("1", "2"))  # labels that all differ, which were read as ids
     if reading.kind == "pairs" and reading.names == ["1", "2"]:  # without a header
         both = list(zip(*rows, strict=True))[1:]
         label, text = sorted(both, key=lambda cells: len(set(cells)))
