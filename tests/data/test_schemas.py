@@ -301,7 +301,8 @@ def test_of_a_dataset_in_parquet_the_split_to_train_on_is_read(tmp_path: Path, f
     assert paths_of([place / others[0]]) == [place / others[0]], "named by itself"
     for name in names:
         (place / name).unlink()
-    assert paths_of([root]) == [place / "README.txt"], "no word of a split is needed to train on it"
+    by_folder = [place / other for other in others if "/" in other]
+    assert paths_of([root]) == sorted([place / "README.txt", *by_folder]), "no file is for training"
     (place / "README.txt").unlink()
     assert len(paths_of([root])) == len(others), "there are no others"
 
@@ -318,9 +319,25 @@ def test_other_parts_are_left_out_and_named(tmp_path: Path) -> None:
     assert len(list(reading)) == 2
     assert "files not read: a.csv, ptb.valid.txt, snli_1.0_test.jsonl" in str(reading)
     (tmp_path / names[0]).unlink()
-    assert [path.name for path in files_of([tmp_path])[0]] == ["notes.txt"]
-    (tmp_path / "notes.txt").unlink()
+    assert [path.name for path in files_of([tmp_path])[0]] == ["a.csv", "notes.txt"]
+    for name in ("notes.txt", "dev/a.csv"):
+        (tmp_path / name).unlink()
     assert files_of([tmp_path])[1] == [], "there are no others"
+
+
+def test_only_a_name_that_ends_with_a_split_is_one_where_no_file_is_called_train(
+    tmp_path: Path,
+) -> None:
+    skipped = ["Test.csv", "a_dev-2.tsv", "data-test-00000-of-00001.jsonl", "val.json.gz"]
+    named = ["a-b test.txt", "dev guide.txt", "dev-guide.txt", "docs/dev/a.txt", "latest.txt"]
+    for name in (*skipped, *named):
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / name).write_text("one\n")
+    read_files, left = files_of([tmp_path])
+    assert [path.relative_to(tmp_path).as_posix() for path in read_files] == named
+    assert sorted(path.name for path in left) == skipped
+    (tmp_path / "train.txt").write_text("one\n")
+    assert [path.name for path in files_of([tmp_path])[0]] == ["latest.txt", "train.txt"]
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet", ".tsv"])

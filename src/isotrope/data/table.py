@@ -39,6 +39,10 @@ _WORDS = {
     "test": ("test", "testing", "eval", "evaluation"),
     "validation": ("validation", "valid", "dev", "val"),
 }
+# a name that ends with such a word: ptb.valid.txt, a_test-00000-of-00001.csv.gz
+_LAST = re.compile(
+    rf"(^|[._-])({'|'.join(_WORDS['test'] + _WORDS['validation'])})[-_\d]*(of-\d+)?(\.\w+){{1,2}}$"
+)
 
 
 def open_table(
@@ -385,7 +389,9 @@ def _folder_files(folder: Path) -> tuple[list[Path], list[Path]]:
             "folder has no file with text"
         )
     splits = {path: named_split(path, folder) for path in files}
-    read = [path for path in files if splits[path] in (None, TRAIN)] or files
+    if TRAIN not in splits.values():  # a word elsewhere is often no split: dev guide.txt
+        splits = {p: split for p, split in splits.items() if _LAST.search(p.name.lower())}
+    read = [path for path in files if splits.get(path) in (None, TRAIN)] or files
     others += [path for path in files if path not in read]
     return sorted(read, key=lambda path: path.parts), others
 
