@@ -114,8 +114,13 @@ def test_a_chat_template_that_a_saved_model_uses(tmp_path: Path) -> None:
     for part in qwen():
         part.save_pretrained(tmp_path / "plain")
     SentenceTransformer(str(tmp_path / "plain"), device="cpu").save(str(tmp_path / "chat"))
-    with pytest.raises(InputError, match="leave only text in modality_config"):
+    with pytest.raises(InputError, match=r"sentence_bert_config\.json"):
         SentenceEncoder.load(tmp_path / "chat")
+    of_transformers = SentenceTransformer(str(tmp_path / "plain"), device="cpu")
+    for name in ("this model", str(tmp_path / "plain")):  # neither has that file
+        with pytest.raises(InputError, match="of plain text") as refused:
+            SentenceEncoder(of_transformers, name)
+        assert "sentence_bert_config.json" not in str(refused.value)
     settings = tmp_path / "chat" / "sentence_bert_config.json"
     values = json.loads(settings.read_text())
     del values["modality_config"]["message"]

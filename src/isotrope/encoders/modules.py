@@ -61,11 +61,11 @@ def check_model(model: "SentenceTransformer", name: str) -> "list[Pooling]":
             f"give an encoder with a fast tokenizer (tokenizer.json): the tokenizer of {name} is "
             f"{type(first.tokenizer).__name__}, which runs in Python"
         )
-    if not static and list(first.modality_config) != ["text"]:
+    if not static and (takes := [*map(str, first.modality_config)]) != ["text"]:
+        chat = {*takes} == {"text", "message"} and Path(name, "sentence_bert_config.json").is_file()
+        remedy = ", or remove message from modality_config in its sentence_bert_config.json"
         raise InputError(
-            "give an encoder of plain text, or leave only text in modality_config in "
-            f"sentence_bert_config.json (then no chat template is used): {name} takes "
-            f"{', '.join(map(str, first.modality_config))}"
+            f"give an encoder of plain text{remedy * chat}: {name} takes {', '.join(takes)}"
         )
     unread = ("processing_kwargs", "query_length", "document_length", "query_expansion")
     if named := [setting for setting in unread if getattr(first, setting, None)]:
