@@ -4,12 +4,12 @@
 
 Pairs that share a text, directly or through other pairs, stay together, so that no test text is
 trained on. If an answer has three or more questions on average, as in a FAQ, this is impossible.
-Then only questions are split, and the test asks new questions about known answers. The same
-happens if too many pairs are linked, as in chains of paraphrases; pairs whose positive is a
-question of the test are then left out. Texts that differ only in case and punctuation count as one
-text. --rows 150 gives the number of test pairs instead of their share. The number is exact, unless
-too many pairs are linked. The parts are train.jsonl and test.jsonl, in the current folder or in
---output; existing files are not replaced.
+Then only questions are split, and the test asks new questions about known answers. The same happens
+if too many pairs are linked, as in chains of paraphrases; pairs whose positive is a question of the
+test are then left out. Texts that differ only in case and in most punctuation count as one. --rows
+150 gives the number of test pairs instead of their share. The number is exact, unless too many
+pairs are linked. The parts are train.jsonl and test.jsonl, in the current folder or in --output;
+existing files are not replaced.
 """
 
 import argparse

@@ -39,8 +39,7 @@ _WORDS = {
     "test": ("test", "testing", "eval", "evaluation"),
     "validation": ("validation", "valid", "dev", "val"),
 }
-# a name that ends with such a word: ptb.valid.txt, a_test-00000-of-00001.csv.gz
-_LAST = re.compile(
+_LAST = re.compile(  # ends with a word: ptb.valid.txt, a_test-00000-of-00001.csv.gz
     rf"(^|[._-])({'|'.join(_WORDS['test'] + _WORDS['validation'])})[-_\d]*(of-\d+)?(\.\w+){{1,2}}$"
 )
 

@@ -194,8 +194,8 @@ def reciprocal(ranks: np.ndarray) -> np.ndarray:
 def known_queries(run: RunFolder, queries: Sequence[str]) -> int:
     """Count the queries that are the first text of a record in a run's training data.
 
-    Case and punctuation are ignored. If another user or machine made the run, or a data file is
-    missing, the data are not read, and the result is 0.
+    Case and most punctuation are ignored. If another user or machine made the run, or a data file
+    is missing, the data are not read, and the result is 0.
     """
     settings = run.settings() if run.is_run and run.is_own else {}
     files = [*chain.from_iterable(dataset_files(settings.get("files") or []).values())]

@@ -304,5 +304,5 @@ def seen_in_training(watch: DevMetric, settings: TrainSettings, *, known: bool) 
     what, surely = ("queries", "is") if watch.queries else ("first sentences", "can be")
     return (
         f"warning: remove the {what} of {settings.dev} from the training data: {counts} occur "
-        f"there (case and punctuation ignored), so the dev score {surely} too high"
+        f"there (case and most punctuation ignored), so the dev score {surely} too high"
     )

@@ -247,7 +247,7 @@ class TokenStore:
         return json.loads(path.read_bytes()) if path.is_file() else []
 
     def trained_on(self, records: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
-        """Return, for each record, whether a text here has the letters of anchor or positive."""
+        """Return, for each record, whether a near-identical text of its first two is here."""
         marks = [[hash64(near_identical(text)) for text in record[:2]] for record in records]
         asked = np.array(marks, np.uint64).reshape(len(records), len(marks[0]) if marks else 1)
         met = np.zeros(asked.shape, dtype=bool)

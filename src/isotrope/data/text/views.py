@@ -175,7 +175,7 @@ class Former:
             yield Formed(texts, held, False, record.group, scores, record.line)
 
     def _has(self, text: str) -> bool:
-        """Return whether a held-out pair has a text, up to case and punctuation."""
+        """Return whether a held-out pair has a text, up to case and most punctuation."""
         return self.held is not None and hash64(near_identical(text)) in self.held
 
     def _adjacent(

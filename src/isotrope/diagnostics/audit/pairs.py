@@ -7,7 +7,7 @@ from 0. The rows of *apart* are sorted from worst to best, all other rows by the
   rows are *apart* if a column of the file is shifted by some lines.
 - *solved*: the gradient dissipation GD is below 0.01, so the row has nothing left to learn.
 - *cut*: a text is too long, so training cuts off its last tokens.
-- *repeated*: an earlier row has the same texts, except for case and punctuation.
+- *repeated*: an earlier row has the same texts, except for case and most punctuation.
 - *lengths*: a text is far longer or shorter than the middle half of the texts in its column.
 - *scripts*: a text is in a script that is rare in its column, for example Cyrillic.
 """

@@ -4,9 +4,9 @@ A row is one training record: a pair, two adjacent texts, or a single text that 
 with dropout. The name of a row is its line in the file, counted from 1. For adjacent texts, it is
 the line of the second text. Records with an empty text are skipped, as in training.
 
-Rows form a group if they share a text (except for case and punctuation) or a value in the column of
-groups. Training does not push rows of one group apart, so the audit counts no push between them. As
-in training, adjacent texts and large sets of pairs are not linked through other rows.
+Rows form a group if they share a text (except for case and most punctuation) or a value in the
+column of groups. Training does not push rows of one group apart, so the audit counts no push
+between them. As in training, adjacent texts and large sets of pairs are not linked through others.
 """
 
 from collections.abc import Sequence
@@ -44,8 +44,8 @@ class PairedRows:
         views: Source of the positives: ``dropout``, ``adjacent`` or ``pairs``.
         empty: Number of records that were skipped because a text is empty.
         left_out: What was skipped and why; an empty text if nothing was.
-        marks: Hashes of the texts, uint64 (n x columns). Texts that differ only in case and
-            punctuation have the same hash. A third column has one hash of all hard negatives.
+        marks: Hashes of the texts, uint64 (n x columns). Near-identical texts have
+            the same hash. A third column has one hash of all hard negatives.
         grouped: Hash of each record's group, uint64 (n). Without a group, the anchor is hashed.
     """
 

@@ -166,8 +166,8 @@ def _copies_apart(case: RunEvidence) -> str:
     detail = (
         "Many texts have a near-copy, or their answer belongs to other questions, too. These texts "
         "count as negatives, so training pushes apart texts that mean the same. `isotrope train` "
-        "does not push apart pairs that share a text (case and punctuation ignored). Ignore this "
-        "verdict if the few words that differ matter in your data."
+        "does not push apart pairs that share a text (case and most punctuation ignored). Ignore "
+        "this verdict if the few words that differ matter in your data."
     )
     places = [place for loss in case.losses for place in loss.get("false_negatives") or ()]
     if not places:
