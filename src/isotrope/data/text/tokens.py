@@ -49,7 +49,7 @@ from isotrope.data.text.views import ALONE, Formed, Former, HeldOut, ViewsName, 
 Tokenize = Callable[[list[str], int], tuple[list[list[int]], int]]
 Indices = NDArray[np.integer[Any]]
 
-_FORMAT = 2
+_FORMAT = 3
 _WIDTHS = {1: 1, 2: 2, 3: 4}  # columns of rows.bin, by the columns of a record
 # working files, which are removed when the store is complete
 _ROWS, _HASHES, _GROUPED, _HELD = "rows.all", "hashes.all", "grouped.all", "held.all"
