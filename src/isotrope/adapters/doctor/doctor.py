@@ -47,6 +47,7 @@ LOGGED = (
 _NOT_YET = {"not-enough-seen", "not-examined"}  # verdicts that are reported only at the end
 _LEAST_ROWS = 3  # number of rows from which verdicts are reported
 _TIMES = 20  # each new row is diagnosed, but from twice this number of rows only one in several
+_AT_END: dict[Path, Callable[[], None]] = {}  # what writes each folder when the program ends
 
 
 class Doctor:
@@ -223,6 +224,9 @@ class Doctor:
             self.noted(line.removeprefix("of ") if anatomy.place else "the loss", row, line)
             atexit.unregister(self.finish)
             if self.path is not None and not rank():  # nothing else says that a loop has ended
+                place = self.path.resolve()
+                atexit.unregister(_AT_END.get(place, self.finish))
+                _AT_END[place] = self.finish
                 atexit.register(self.finish)
 
     def keep_in(self, folder: Path | None) -> None:
@@ -326,6 +330,7 @@ class Doctor:
             raise ValueError("name a folder in save(path=FOLDER): the Doctor has no path")
         save(folder, self.anatomy, self.diagnose())
         atexit.unregister(self.finish)
+        atexit.unregister(_AT_END.pop(folder.resolve(), self.finish))  # perhaps an earlier Doctor's
         return folder
 
     def finish(self) -> None:
