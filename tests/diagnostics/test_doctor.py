@@ -1,6 +1,7 @@
 """The doctor's rules, each on a case that has what it is about and on one that has not quite."""
 
 import json
+import math
 import random
 import re
 from dataclasses import replace
@@ -1097,7 +1098,26 @@ def test_a_loss_far_above_guessing_is_not_healthy(
     loop = {"trainer": "loop", "moved": True}
     found = diagnose(RunEvidence(rows=rows, losses=losses, settings=loop))
     assert found.verdict == (HEALTHY if healthy else "not-examined",)
-    assert healthy or "normalize" in found.findings[0].change
+    if not healthy:
+        (finding,) = found.findings
+        assert "normalize" in finding.change
+        over = finding.evidence[0]  # at the end, the loss is 25.5, the median of its last six rows
+        assert over.number == pytest.approx(25.5 / math.log(16))
+        assert over.unit == "times the loss of guessing"
+
+
+@pytest.mark.parametrize(("misfit", "deciding"), [(0.4, "left_out"), (0.0, "over_guess")])
+def test_the_change_belongs_to_the_reason(misfit: float, deciding: str) -> None:
+    """Several reasons can hold at once; each has its own change."""
+    row = {**SOUND, "temperature": 0.05, "radial": 0.2, "negatives": 15.0, "loss": 40.0}
+    row["misfit"] = misfit
+    losses = ({"name": "the loss", "family": "softmax", "factor": 1.0},)
+    for settings in ({"trainer": "loop", "moved": True}, {"trainer": "transformers"}):
+        rows = [{**row, "step": step} for step in range(18)]
+        (finding,) = diagnose(RunEvidence(rows=rows, losses=losses, settings=settings)).findings
+        assert finding.evidence[0].name == deciding
+        assert ("observe(TERM)" in finding.change) == (deciding == "left_out")
+        assert ("normalize" in finding.change) == (deciding == "over_guess")
 
 
 @pytest.mark.parametrize(

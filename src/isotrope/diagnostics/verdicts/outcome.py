@@ -352,7 +352,7 @@ SPREADING = Verdict(
 )
 
 
-def _over_guess(case: RunEvidence) -> float:
+def _softmax_over_guess(case: RunEvidence) -> float:
     """Return the loss of a softmax divided by that of guessing; 0 if unknown, and for cosines."""
     softmax = (loss for loss in case.losses if loss.get("family") == "softmax")
     factor = next((float(loss.get("factor") or 0.0) for loss in softmax), 0.0)
@@ -363,35 +363,43 @@ def _over_guess(case: RunEvidence) -> float:
 def _not_examined(case: RunEvidence) -> Found | None:
     steps = (Evidence("logged_steps", len(case.rows)),)
     if case.losses and (unchanged := still(case)):
-        return Found(steps, unchanged[0])
+        return Found(steps, *unchanged)
     if case.objective is not None or not case.losses:
         return None
+    loop, unknown = case.settings.get("trainer") == "loop", relation_unknown(case)
+    score = "" if not unknown else OF_A_LOOP if loop else "Doctor(dev=NAME_OF_A_SCORE)"
+    tau = case.end("temperature")
     if left := [loss for loss in case.losses if loss.get("family") in UNREAD]:
         reason = next((str(loss["reason"]) for loss in left if loss.get("reason")), "")
         detail = f"{reason[:1].upper()}{reason[1:]}. " if reason else "The Doctor saw no pairs. "
-        return Found(steps, detail + _JUDGED_BY)
+        larger = f"{larger_batch(case)}; if rows have labels, put two rows of each label in a batch"
+        no_loss = case.first("loss") == 0 == case.end("loss")
+        return Found(steps, detail + _JUDGED_BY, larger if no_loss else "")
     picked = any(loss.get("family") == "other" for loss in case.losses)
     if picked and not any(separation(row) is not None for row in case.rows):
         detail = "The pairs of the loss do not show which inputs belong together. "
-        return Found(steps, detail + _JUDGED_BY)
+        return Found(steps, detail + _JUDGED_BY, score)
     if (share := case.end("misfit")) is not None and crosses("left_out", share):
         detail = "Some terms of the loss act on the embeddings, but compare no pairs. "
         return Found((compared("left_out", share),), detail + _JUDGED_BY)
-    if crosses("loss_explodes", over := _over_guess(case)):
+    if crosses("over_guess", over := _softmax_over_guess(case)):
         detail = "The loss is far above that of guessing: perhaps embeddings are not normalised."
-        return Found((compared("loss_explodes", over),), detail)
+        warmer = case.words.of_temperature(4 * (tau or 1.0), tau or 1.0)
+        change = f"embeddings of length 1 (torch.nn.functional.normalize, dim=1), or {warmer}"
+        return Found((compared("over_guess", over),), detail, change)
     if crosses("pulled", case.end("pulled")) and not case.series("label_gap"):
         detail = "The loss pulls pairs together but pushes none apart, perhaps due to a margin. "
-        return Found(steps, detail + _JUDGED_BY)
-    if temperature_of_images(case) and (tau := case.end("temperature")):
+        return Found(steps, detail + _JUDGED_BY, score)
+    if temperature_of_images(case) and tau:
+        colder = case.words.of_temperature(0.05, tau)
         return Found(
             (compared("high_temperature", tau), *further_evidence(case, "hardest_share")),
             f"A temperature of {tau:.2g} is too high for texts, but some encoders of images are "
             "trained with it. The Doctor does not know whether the inputs are texts or images.",
+            f'for texts, {colder}; for images, doctor.diagnose(kind="images")',
         )
-    if not relation_unknown(case):
-        return None
-    return Found((*steps, *further_evidence(case, "loss")), f"{_RELATION} {_JUDGED_BY}")
+    evidence = *steps, *further_evidence(case, "loss")
+    return Found(evidence, f"{_RELATION} {_JUDGED_BY}", score) if unknown else None
 
 
 _RELATION = (
@@ -406,23 +414,6 @@ _OF_A_TERM = (
     "call doctor.observe(TERM) before backward(); TERM is a part of the loss that compares pairs "
     "and is not compiled. If the loss has no such part, judge by a score on held-out data"
 )
-
-
-def _examined(case: RunEvidence) -> str:
-    if unchanged := still(case):
-        return unchanged[1]
-    unread = any(loss.get("family") in UNREAD for loss in case.losses)
-    term = unread or crosses("left_out", case.end("misfit")) or not relation_unknown(case)
-    loop = case.settings.get("trainer") == "loop"
-    if unread and case.first("loss") == 0 == case.end("loss"):
-        return f"{larger_batch(case)}; if rows have labels, put two rows of each label in a batch"
-    if crosses("loss_explodes", _over_guess(case)):
-        warmer = case.words.of_temperature(4 * (tau := case.end("temperature") or 1.0), tau)
-        return f"embeddings of length 1 (torch.nn.functional.normalize, dim=1), or {warmer}"
-    if term and temperature_of_images(case):
-        colder = case.words.of_temperature(0.05, case.end("temperature"))
-        return f'for texts, {colder}; for images, doctor.diagnose(kind="images")'
-    return _OF_A_TERM if term else OF_A_LOOP if loop else "Doctor(dev=NAME_OF_A_SCORE)"
 
 
 NOT_EXAMINED = Verdict(
@@ -442,8 +433,17 @@ NOT_EXAMINED = Verdict(
             above=0.02,
             unit="of the gradient",
         ),
+        Threshold(
+            "over_guess",
+            "loss at the end",
+            "for a softmax of products that are not cosines: loss at the end, divided by the loss "
+            "of guessing the positive at random",
+            "we chose the limit; a loss of cosines is limited by its temperature",
+            above=3.0,
+            unit="times the loss of guessing",
+        ),
     ),
-    Change(_OF_A_TERM, _examined),
+    Change(_OF_A_TERM),
     when=_not_examined,
     only_if_healthy=True,
 )
