@@ -381,12 +381,12 @@ def test_a_loss_that_gathers_nothing_is_not_called_wrong(tmp_path: Path) -> None
         (
             "import torch\nclass ALoss(torch.nn.Module):\n  def __init__(self, x): pass",
             "",
-            "ALoss cannot be built without arguments",
+            r"such as loss = ALoss\(\.\.\.\), and check .*own\.py:loss: ALoss cannot be built",
         ),
         (
             "def my_loss(a, b): return (a * b).mean()\ndef plot_loss(history): pass",
             "",
-            r"found plot_loss\(history\); .*own\.py:NAME checks only",
+            r"found plot_loss\(history\)",
         ),
     ],
 )
@@ -395,3 +395,14 @@ def test_a_file_without_a_loss_is_refused(tmp_path: Path, text: str, name: str, 
     file.write_text(text)
     with pytest.raises(InputError, match=says):
         check_file(file, name)
+
+
+def test_only_who_checks_a_whole_file_learns_how_to_check_one_loss(tmp_path: Path) -> None:
+    file = tmp_path / "own.py"
+    file.write_text("def plot_loss(history): pass")
+    errors = []
+    for name in ("", "plot_loss"):
+        with pytest.raises(InputError) as refused:
+            check_file(file, name)
+        errors.append(str(refused.value))
+    assert errors[0] == f"{errors[1]}; {file}:NAME checks only the loss NAME"

@@ -79,7 +79,7 @@ def checks_in(
         )
     # build all first: a loss that cannot be built is reported before the slow checks of others
     built = {
-        key: None if _is_objective(value) else _built(file, key, value)
+        key: None if _is_objective(value) else _built(file, key, value, name)
         for key, value in losses.items()
     }
     for key, loss in built.items():
@@ -116,19 +116,20 @@ def _run(file: Path) -> ModuleType:
         return registry.run_file(file)
 
 
-def _built(file: Path, key: str, value: Any) -> Loss:  # noqa: ANN401 - whatever the file has
+def _built(file: Path, key: str, value: Any, name: str = "") -> Loss:  # noqa: ANN401 - any object
     """Return a function or an instance."""
     try:
         with seeded(0):  # so that weights and queues are equal in all processes
             loss: Loss = value() if isinstance(value, type) else value
         _parameters(loss)
     except (TypeError, ValueError) as error:
-        remedy = f"{file}: add an instance, such as loss = {key}(...), or check {file}:NAME"
+        remedy = f"add an instance, such as loss = {key}(...), and check {file}:loss"
         raise InputError(f"{remedy}: {key} cannot be built without arguments ({error})") from error
     try:
         _check_signature(loss, key)
     except InputError as error:
-        raise InputError(f"{file}: {error}; {file}:NAME checks only the loss NAME") from None
+        others = "" if name else f"; {file}:NAME checks only the loss NAME"
+        raise InputError(f"{file}: {error}{others}") from None
     return loss
 
 
