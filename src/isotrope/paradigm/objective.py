@@ -135,7 +135,8 @@ class Objective:
             )
         # without a default, both are MISSING
         if missing := [f.name for f in dataclasses.fields(cls) if f.default is f.default_factory]:
-            raise TypeError(f"give {', '.join(missing)} of {cls.__name__} a default")
+            what = f"give {', '.join(missing)} of {cls.__name__} a default"
+            raise TypeError(f"{what}: commands build an objective by name, from its defaults")
         cls.paper = paper
         cls.name = (name or cls.__name__).lower()
         take_preset(cls, cls.presets)
