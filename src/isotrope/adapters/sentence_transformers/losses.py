@@ -9,10 +9,11 @@ dropout masks, as in SimCSE::
     loss = CachedObjectiveLoss(model, "infonce", mini_batch_size=64)  # batches of any size
 
 ``ObjectiveLoss`` sorts the texts of all columns by length and embeds them in chunks, which needs
-less padding than one forward pass for each column and gives the same value and gradient. The
-objective is computed from all rows of a batch, and in float32 even under autocast. The losses work
-with sentence-transformers' trainer, gradient cache, wrappers (``MatryoshkaLoss``) and samplers.
-``BatchSamplers.NO_DUPLICATES`` keeps equal texts out of a batch, so they do not push each other.
+less padding than one forward pass for each column and gives the same value and gradient. Several
+processes without ``gather_across_devices`` use only two chunks. The objective is computed from all
+rows of a batch, and in float32 even under autocast. The losses work with sentence-transformers'
+trainer, gradient cache, wrappers (``MatryoshkaLoss``) and samplers. ``BatchSamplers.NO_DUPLICATES``
+keeps equal texts out of a batch, so they do not push each other.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -319,9 +320,9 @@ def embed_sorted(
 
     The texts of all columns are joined, sorted by length and embedded in chunks. Columns that
     cannot be joined, such as columns without padding, are embedded as sentence-transformers does.
-    Every process makes the same number of forward passes, as DDP, FSDP and ZeRO-3 require. With
-    ``gather``, the processes agree on a number. Otherwise, some may be computing another loss, and
-    there are two passes, as in the losses of sentence-transformers.
+    If the columns can be joined, or are two, every process makes the same number of forward passes,
+    as DDP, FSDP and ZeRO-3 require. With ``gather``, the processes agree on a number. Otherwise,
+    some may be computing another loss, and there are two passes, as in sentence-transformers.
     """
     merged, places = _merged(columns)
     if merged is None:
