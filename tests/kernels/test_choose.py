@@ -27,11 +27,19 @@ def test_auto_gives_a_reason_with_the_size() -> None:
     )
 
 
-def test_additional_negatives_are_columns_of_the_matrix() -> None:
-    batch, queue = torch.empty(64, 1), torch.empty(5000, 1)
-    backend, reason = choose(Views(batch, batch, queue))
-    assert backend == "rowblock"
-    assert reason.startswith("the 64 x 5064 similarities take 1.24 MB")
+def test_a_small_batch_with_a_queue_has_second_derivatives() -> None:
+    batch, queue = torch.randn(64, 3, dtype=torch.float64), torch.randn(5000, 3).double()
+    leaf = batch.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(InfoNCE()(leaf, batch, queue), leaf, create_graph=True)
+    (second,) = torch.autograd.grad(gradient.square().sum(), leaf)
+    assert bool(second.isfinite().all())
+    assert choose(Views(batch, batch, queue))[0] == "eager"
+
+
+def test_additional_negatives_are_columns_of_a_matrix_that_is_held() -> None:
+    batch, queue = torch.empty(400, 1), torch.empty(50000, 1)
+    assert pairs(Views(batch, batch)).backend == "eager"
+    assert pairs(Views(batch, batch, queue)).backend == "rowblock"  # 77 MiB
 
 
 def test_a_backend_that_was_asked_for() -> None:

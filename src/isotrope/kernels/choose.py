@@ -40,8 +40,9 @@ def choose(views: Views, backend: str = "auto") -> tuple[str, str]:
     if backend == "auto":
         if transformed or torch.compiler.is_compiling():
             return "eager", "torch.func and torch.compile differentiate every operation themselves"
-        size = _size(views)
-        what = f"the {len(views.anchors)} x {views.columns} similarities take {size / 2**20:.3g} MB"
+        n, m = len(views.anchors), len(views.positives)  # few anchors need no blocks for a queue
+        size = _size(views, m)
+        what = f"the {n} x {m} similarities take {size / 2**20:.3g} MB"
         if size <= GPU_EAGER_BYTES if views.anchors.device.type != "cpu" else size < EAGER_BYTES:
             return "eager", f"{what}, so all are held in memory"
         return "rowblock", f"{what}, so they are computed in blocks of rows"
@@ -66,7 +67,7 @@ def pairs(views: Views, backend: str = "auto", *, held: int = HELD_BYTES) -> Pai
         held: Size in bytes up to which ``backend="auto"`` keeps the whole matrix in memory.
     """
     name, _ = choose(views, backend)
-    if backend == "auto" and _size(views) <= held:
+    if backend == "auto" and _size(views, views.columns) <= held:
         name = "eager"
     if name == "eager":
         return EagerPairs(views)
@@ -86,6 +87,6 @@ def surrogate_pairs(pairs: Pairs) -> SurrogatePairs | None:
     return SurrogatePairs(pairs, cast("SurrogateSums", pairs.shared["sums"]), pairs.direction)
 
 
-def _size(views: Views) -> int:
-    """Bytes of the anchors' similarities with all columns; those of half precision are float32."""
-    return len(views.anchors) * views.columns * max(4, views.anchors.element_size())
+def _size(views: Views, columns: int) -> int:
+    """Bytes of the anchors' similarities with columns; those of half precision are float32."""
+    return len(views.anchors) * columns * max(4, views.anchors.element_size())
