@@ -4,7 +4,7 @@ import json
 import math
 import random
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -17,7 +17,9 @@ from isotrope.diagnostics.readings import gained
 from isotrope.diagnostics.verdict import THRESHOLDS, compared
 from isotrope.diagnostics.verdicts import VERDICTS
 from isotrope.measures.judgement import Judgement, Outcome
+from isotrope.objectives import InfoNCE
 from isotrope.paradigm import registry
+from isotrope.training.images.moco_v3 import MoCoV3Options
 
 SOUND: dict[str, float] = {
     "loss": 1.5,
@@ -1137,6 +1139,13 @@ def test_a_momentum_encoder_of_images_may_have_a_temperature_of_1(
     settings = {"trainer": "loop", "moved": True, "queue": queue}
     found = diagnose(RunEvidence(kind="images", rows=rows, losses=losses, settings=settings))
     assert found.verdict == (verdict,)
+    # a run of isotrope has no losses of a trainer, and records the options of its method
+    options = asdict(MoCoV3Options()) if queue else {}
+    details = {"method": {"name": "mocov3", "options": options}}
+    run = RunEvidence(
+        kind="images", rows=rows, details=details, objective=InfoNCE(temperature=temperature)
+    )
+    assert diagnose(run).verdict == (verdict,)
 
 
 @pytest.mark.parametrize(

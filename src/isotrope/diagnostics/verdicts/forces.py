@@ -49,7 +49,8 @@ def _even_push(case: RunEvidence) -> Evidence | None:
     if (crosses("spread", spread) and not high) or (spread is None and case.losses):
         return None
     deciding = "hardest_at_high_temperature" if high else "hardest_times_uniform"
-    keys = _OF_KEYS if case.settings.get("queue") else 1.0
+    options = (case.details.get("method") or {}).get("options", {})  # decay: of a momentum encoder
+    keys = _OF_KEYS if case.settings.get("queue") or "decay" in options else 1.0
     usual_of_images = high and not crosses("temperature_of_images", keys * (each or 0))
     even = crosses(deciding, over_even) and not (usual_of_images and case.kind != "text")
     return compared(deciding, over_even) if even else None
