@@ -575,6 +575,7 @@ def test_probabilities_in_place_of_scores_are_named(name: str) -> None:
 
 FROZEN: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "regression": lambda x, _: (x - 1).square().mean(),
+    "classes": lambda x, _: F.cross_entropy(x, ROWS),
     "dimensions": lambda x, y: ((x - x.mean(0)).T @ (y - y.mean(0)) - torch.eye(48)).norm(),
 }
 
@@ -597,6 +598,18 @@ def test_keys_without_a_gradient_are_read_under_autocast(keys: str) -> None:
         scores = F.linear(unit(b.a), others)
         seen = table(read(F.cross_entropy(scores, ROWS)))
     assert seen.mask.sum(dim=1).eq(len(others)).all()
+
+
+@pytest.mark.parametrize("autocast", [True, False])
+def test_frozen_documents_are_read_if_their_scores_are_computed_in_float32(autocast: bool) -> None:
+    """In half precision, 48 uneven rows without a gradient may be the layer of ``FROZEN``."""
+    b = Batch()
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        scores = b.a @ b.n.detach().T
+    reading = read(F.cross_entropy(scores.float(), ROWS))
+    assert bool(reading.compared) is not autocast
+    if not autocast:
+        assert table(reading).mask.sum(dim=1).eq(3 * N).all()
 
 
 @pytest.mark.parametrize("joint", [True, False])
