@@ -1087,14 +1087,21 @@ def test_rows_of_uneven_length_are_no_cosines(radial: float, cosines: bool) -> N
 
 
 @pytest.mark.parametrize(
-    ("radial", "factor", "healthy"),
-    [(0.2, 1.0, False), (0.2, 16.0, True), (0.2, None, True), (0.0, 1.0, True)],
+    ("radial", "factor", "hardest", "healthy"),
+    [
+        (0.2, 1.0, 0.9, False),
+        (0.2, 16.0, 0.9, True),
+        (0.2, None, 0.9, True),
+        (0.0, 1.0, 0.9, True),
+        (0.2, 1.0, 0.2, True),  # another term of the loss, without embeddings, is large
+    ],
 )
 def test_a_loss_far_above_guessing_is_not_healthy(
-    radial: float, factor: float | None, healthy: bool
+    radial: float, factor: float | None, hardest: float, healthy: bool
 ) -> None:
     """Products of rows that should have been normalised; a sum over 16 rows is no fault."""
     row = {**SOUND, "temperature": 0.05, "radial": radial, "negatives": 15.0}
+    row["hardest_share"] = hardest
     rows = [{**row, "step": step, "loss": 40.0 - step} for step in range(18)]
     losses = ({"name": "the loss", "family": "softmax", "factor": factor},)
     loop = {"trainer": "loop", "moved": True}
@@ -1112,7 +1119,7 @@ def test_a_loss_far_above_guessing_is_not_healthy(
 def test_the_change_belongs_to_the_reason(misfit: float, deciding: str) -> None:
     """Several reasons can hold at once; each has its own change."""
     row = {**SOUND, "temperature": 0.05, "radial": 0.2, "negatives": 15.0, "loss": 40.0}
-    row["misfit"] = misfit
+    row |= {"misfit": misfit, "hardest_share": 0.9}
     losses = ({"name": "the loss", "family": "softmax", "factor": 1.0},)
     for settings in ({"trainer": "loop", "moved": True}, {"trainer": "transformers"}):
         rows = [{**row, "step": step} for step in range(18)]

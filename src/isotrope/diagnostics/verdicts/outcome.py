@@ -356,7 +356,8 @@ def _softmax_over_guess(case: RunEvidence) -> float:
     """Return the loss of a softmax divided by that of guessing; 0 if unknown, and for cosines."""
     softmax = (loss for loss in case.losses if loss.get("family") == "softmax")
     factor = next((float(loss.get("factor") or 0.0) for loss in softmax), 0.0)
-    known = factor and not of_cosines(case)
+    sharp = (case.end("hardest_share") or 0.0) > 0.5  # else another term may be that large
+    known = factor and sharp and not of_cosines(case)
     return (case.end("loss") or 0.0) / (factor * guess(case)) if known else 0.0
 
 
