@@ -622,7 +622,8 @@ def test_numbers_in_a_table_without_names(tmp_path: Path) -> None:
         assert [r.scores for r in scored] == [(score(i),) for i in range(30)]
     with pytest.raises(InputError, match="holds scored pairs"):  # ids of queries, and scores
         list(read([table(path, lambda i: i // 4, lambda i: i / 8, text, other)]))
-    answers = (lambda i: f"{i}" * (i % 3 == 0) or f"word {i}", number, lambda i: 7 * i % 30)
+    assert records(read([table(path, text, number)])) == [(f"text {i}",) for i in range(30)]
+    answers = (lambda i: f"{i}" * (i % 3 == 0) or f"word {i}", lambda i: 7 * i % 30)
     for cells in ((number, number), *((text, answer) for answer in answers)):
         expected = [tuple(str(cell(i)) for cell in cells) for i in range(30)]
         assert records(read([table(path, *cells)])) == expected

@@ -319,7 +319,7 @@ def test_other_parts_are_left_out_and_named(tmp_path: Path) -> None:
     assert len(list(reading)) == 2
     assert "files not read: a.csv, ptb.valid.txt, snli_1.0_test.jsonl" in str(reading)
     (tmp_path / names[0]).unlink()
-    assert [path.name for path in files_of([tmp_path])[0]] == ["a.csv", "notes.txt"]
+    assert [path.name for path in files_of([tmp_path])[0]] == ["notes.txt"]
     for name in ("notes.txt", "dev/a.csv"):
         (tmp_path / name).unlink()
     assert files_of([tmp_path])[1] == [], "there are no others"
@@ -328,14 +328,15 @@ def test_other_parts_are_left_out_and_named(tmp_path: Path) -> None:
 def test_only_a_name_that_ends_with_a_split_is_one_where_no_file_is_called_train(
     tmp_path: Path,
 ) -> None:
-    skipped = ["Test.csv", "a_dev-2.tsv", "data-test-00000-of-00001.jsonl", "val.json.gz"]
+    skipped = ["Test.csv", "a_dev-2.tsv", "data-test-00000-of-00001.jsonl", "dev_en.tsv"]
+    skipped += ["test_set.tsv", "val.json.gz", "validation/b.jsonl"]
     named = ["a-b test.txt", "dev guide.txt", "dev-guide.txt", "docs/dev/a.txt", "latest.txt"]
     for name in (*skipped, *named):
         (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
         (tmp_path / name).write_text("one\n")
     read_files, left = files_of([tmp_path])
     assert [path.relative_to(tmp_path).as_posix() for path in read_files] == named
-    assert sorted(path.name for path in left) == skipped
+    assert sorted(path.relative_to(tmp_path).as_posix() for path in left) == skipped
     (tmp_path / "train.txt").write_text("one\n")
     assert [path.name for path in files_of([tmp_path])[0]] == ["latest.txt", "train.txt"]
 

@@ -36,6 +36,13 @@ def test_a_small_batch_with_a_queue_has_second_derivatives() -> None:
     assert choose(Views(batch, batch, queue))[0] == "eager"
 
 
+def test_a_small_batch_with_a_huge_queue_is_computed_in_blocks() -> None:
+    batch, queue = torch.empty(128, 1), torch.empty(200_000, 1)
+    name, reason = choose(Views(batch, batch, queue))
+    assert name == "rowblock"
+    assert reason.startswith("the 128 x 200128 similarities take 97.7 MB")
+
+
 def test_additional_negatives_are_columns_of_a_matrix_that_is_held() -> None:
     batch, queue = torch.empty(400, 1), torch.empty(50000, 1)
     assert pairs(Views(batch, batch)).backend == "eager"

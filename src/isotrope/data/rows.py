@@ -111,6 +111,13 @@ def number(value: object) -> float | None:
     return found if math.isfinite(found) else None
 
 
+def are_answers(numbers: Sequence[Any]) -> bool:
+    """Return whether numbers are whole, differ, and are in no order, so that none is a label."""
+    values = [float(each) for each in numbers]
+    whole = all(value.is_integer() for value in values)
+    return whole and len({*values}) == len(values) and values != sorted(values)
+
+
 def are_ids(numbers: Sequence[Any]) -> bool:
     """Return whether numbers are whole and differ, and are more than the grades from 0 to 100."""
     values = [float(each) for each in numbers]

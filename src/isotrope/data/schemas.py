@@ -34,7 +34,7 @@ from typing import NamedTuple
 from isotrope.core.errors import InputError, place
 from isotrope.core.legible import counted, shortened
 from isotrope.data.lines import visible
-from isotrope.data.rows import Table, are_ids, cell_scores, cell_texts, mark, number
+from isotrope.data.rows import Table, are_answers, are_ids, cell_scores, cell_texts, mark, number
 from isotrope.data.table import SUFFIXES, files_of, open_table, plain_suffix, table_of
 
 _OTHERS = (
@@ -183,7 +183,7 @@ def _untitled(table: Table) -> Form:
     texts = tuple(name for name in table.columns if not numbers.get(name))
     scores = tuple(name for name, own in numbers.items() if own and not are_ids(own))
     own = [value for each in numbers.values() for value in each]
-    differ = texts == table.columns[:1] and len({*own}) == len(own)  # answers, not labels
+    differ = texts == table.columns[:1] and are_answers(own)
     spelt = len(table.columns) == 2 and all(isinstance(value, str) for value in own)
     if len(texts) == 1 and not (spelt and (differ or not table.how)):
         label = scores[0] if len(scores) == 1 else ""

@@ -39,9 +39,10 @@ _WORDS = {
     "test": ("test", "testing", "eval", "evaluation"),
     "validation": ("validation", "valid", "dev", "val"),
 }
-_LAST = re.compile(  # ends with a word: ptb.valid.txt, a_test-00000-of-00001.csv.gz
-    rf"(^|[._-])({'|'.join(_WORDS['test'] + _WORDS['validation'])})[-_\d]*(of-\d+)?(\.\w+){{1,2}}$"
-)
+_UNTRAINED = _WORDS["test"] + _WORDS["validation"]
+_PART = "|".join(_UNTRAINED)
+# begins or ends with a word: test_set.tsv, ptb.valid.txt, a_test-00000-of-00001.csv.gz
+_SURELY = re.compile(rf"^({_PART})[_.]|(^|[._-])({_PART})[-_\d]*(of-\d+)?(\.\w+){{1,2}}$")
 
 
 def open_table(
@@ -389,7 +390,9 @@ def _folder_files(folder: Path) -> tuple[list[Path], list[Path]]:
         )
     splits = {path: named_split(path, folder) for path in files}
     if TRAIN not in splits.values():  # a word elsewhere is often no split: dev guide.txt
-        splits = {p: split for p, split in splits.items() if _LAST.search(p.name.lower())}
+        tops = {path: path.relative_to(folder).parts[0].lower() for path in files}
+        sure = (p for p in files if tops[p] in _UNTRAINED or _SURELY.search(p.name.lower()))
+        splits = {path: splits[path] for path in sure}
     read = [path for path in files if splits.get(path) in (None, TRAIN)] or files
     others += [path for path in files if path not in read]
     return sorted(read, key=lambda path: path.parts), others

@@ -13,9 +13,7 @@ from isotrope.data.lines import MAX_CHARACTERS, lines, quoted
 from isotrope.data.rows import HEAD, Row, Table
 
 _SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars", ":": "colons"}
-_SEPARATOR_LINE = re.compile(
-    r'"?[sS][eE][pP]=([,\t;|:])"?[,;]*'
-)  # line that Excel writes above the header
+_SEPARATOR_LINE = re.compile(r'"?[sS][eE][pP]=([,\t;|:])"?[,;]*')  # Excel's, above the header
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _UNFINISHED = ("[", "{", ",", ":")  # ends of a line after which JSON must continue
 _LONGEST = 1 << 24  # characters of a cell, also in columns that are not read

@@ -40,10 +40,13 @@ def choose(views: Views, backend: str = "auto") -> tuple[str, str]:
     if backend == "auto":
         if transformed or torch.compiler.is_compiling():
             return "eager", "torch.func and torch.compile differentiate every operation themselves"
-        n, m = len(views.anchors), len(views.positives)  # few anchors need no blocks for a queue
-        size = _size(views, m)
-        what = f"the {n} x {m} similarities take {size / 2**20:.3g} MB"
-        if size <= GPU_EAGER_BYTES if views.anchors.device.type != "cpu" else size < EAGER_BYTES:
+        gpu = views.anchors.device.type != "cpu"
+        # few anchors need no blocks, unless a queue or hard negatives are many
+        size, whole = (_size(views, m) for m in (len(views.positives), views.columns))
+        few = size <= GPU_EAGER_BYTES if gpu else size < EAGER_BYTES
+        shape = f"{len(views.anchors)} x {views.columns}"
+        what = f"the {shape} similarities take {whole / 2**20:.3g} MB"
+        if few and whole <= (4 * HELD_BYTES if gpu else HELD_BYTES):
             return "eager", f"{what}, so all are held in memory"
         return "rowblock", f"{what}, so they are computed in blocks of rows"
     if backend not in BACKENDS:

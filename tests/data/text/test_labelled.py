@@ -73,12 +73,13 @@ def test_a_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("labels", [20, 120])
-def test_labels_that_all_differ_are_no_ids(tmp_path: Path, labels: int) -> None:
+@pytest.mark.parametrize("order", [1, -1])
+def test_labels_that_all_differ_are_no_ids(tmp_path: Path, labels: int, order: int) -> None:
     """In the first rows of the training set, or in the whole test set."""
-    rows = [(str(i % labels), f"text {i}") for i in range(200)]
+    rows = [(str(i % labels), f"text {i}")[::order] for i in range(200)]
     train = write(tmp_path / "train.tsv", tsv(*rows))
     found = load_labelled(train, write(tmp_path / "test.tsv", tsv(*rows[:labels])))
-    assert found.train.labels == [label for label, _ in rows]
+    assert found.train.labels == [str(i % labels) for i in range(200)]
     assert found.test.labels == [str(i) for i in range(labels)]
 
 

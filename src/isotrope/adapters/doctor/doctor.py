@@ -331,6 +331,8 @@ class Doctor:
         save(folder, self.anatomy, self.diagnose())
         atexit.unregister(self.finish)
         atexit.unregister(_AT_END.pop(folder.resolve(), self.finish))  # perhaps an earlier Doctor's
+        for place in [place for place, end in _AT_END.items() if end == self.finish]:
+            del _AT_END[place]
         return folder
 
     def finish(self) -> None:

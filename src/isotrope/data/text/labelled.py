@@ -15,6 +15,7 @@ import numpy as np
 
 from isotrope.core.errors import InputError, place
 from isotrope.data.lines import COMPRESSED, is_folder, quoted
+from isotrope.data.rows import number
 from isotrope.data.schemas import read
 from isotrope.data.table import SUFFIXES
 
@@ -104,7 +105,8 @@ def _load(path: Path, classes: int = 2, columns: Sequence[str] = ()) -> Labelled
         return _load(path, classes, ("1", "2"))  # labels that all differ, which were read as ids
     if reading.kind == "pairs" and reading.names == ["1", "2"]:  # without a header
         both = list(zip(*rows, strict=True))[1:]
-        label, text = sorted(both, key=lambda cells: len(set(cells)))
+        # if all labels differ, they are the numbers
+        label, text = sorted(both, key=lambda c: (len(set(c)), None in map(number, c)))
     elif reading.kind == "labelled texts":
         label, text = zip(*rows, strict=True)
     else:

@@ -14,13 +14,12 @@ CHUNK = 1 << 16
 
 _BUCKET = 1 << 20  # about how many different hashes are in memory while repetitions are found
 
-# punctuation, which counts only before a digit, "=" or ">": 1.5, -5, 12:30, !=, ->; a hyphen after
-# a letter (GPT-4), a comma in 1,000, and the asterisks of **bold** words never count
-_PUNCTUATION = re.compile(
-    r"[.,:!-](?![\d=>])|(?<=[^\W\d_])-(?=\d)|(?<=\d),(?=\d{3}(?!\d))"
-    r"|(?<![\w(])\*\*(?=\w)|(?<=\S)\*\*(?!\w)"
-)
-_SAME = str.maketrans("\u2044\u2010\u2012\u2013\u2212", "/----")  # fraction slash, four dashes
+# punctuation counts only before a digit, "=" or ">" (1.5, -5, 12:30, !=, ->), and a hyphen after a
+# letter (GPT-4) never counts
+_PUNCTUATION = re.compile(r"[.,:!-](?![\d=>])|(?<=[^\W\d_])-(?=\d)")
+_BOLD = re.compile(r"(?<![\w(*])\*\*(?=\w)([^*\n]*[^\s*])\*\*(?![\w*])")
+_THOUSANDS = re.compile(r"(?<![\w.,(\[{])[1-9]\d{0,2}(?:,\d{3})+(?![\d,])")  # not range(1,100)
+_SAME = str.maketrans("\u2044\u2010\u2012\u2013\u2014\u2212", "/-----")  # slash, dashes
 
 
 def _counts(character: str) -> bool:
@@ -38,12 +37,17 @@ def near_identical(text: str) -> bytes:
 
     The key has the letters, digits and combining marks (vowels and tones of many scripts) of the
     text, NFKC-normalised and case-folded. It also has signs that matter in code, mathematics and
-    prices: symbols, ``#%&*/@`` and backslashes, and ``.,:!-`` before a digit, ``=`` or ``>``. If a
-    text has none of these characters, the key is the text.
+    prices: symbols, ``#%&*/@`` and backslashes, and ``.,:!-`` before a digit, ``=`` or ``>``, but
+    not the commas of 1,000,000 and the asterisks around **bold** words. If a text has none of these
+    characters, the key is the text.
 
     >>> near_identical("Don't panic!") == near_identical("DON'T  PANIC")
     True
     """
+    if "**" in text:
+        text = _BOLD.sub(r"\1", text)
+    if "," in text:
+        text = _THOUSANDS.sub(lambda number: number[0].replace(",", ""), text)
     if text.isascii():
         key = _PUNCTUATION.sub("", text.lower()).encode().translate(None, _ASCII_DROPPED)
     else:
