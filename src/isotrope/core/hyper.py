@@ -163,7 +163,7 @@ def check(instance: object, *, constant: bool = False) -> None:
 
 
 def _number(value: object, whose: str) -> float:
-    """Return the number in a value, which may be a tensor; raise an error if there is none."""
+    """Convert a number, or a tensor without dimensions, to a float; refuse anything else."""
     plain = value.detach() if hasattr(value, "detach") else value
     if shape := tuple(getattr(plain, "shape", ())):
         raise ValueError(

@@ -1,7 +1,7 @@
 """Recognises what the rows of a table are, for example pairs of texts, or labelled texts.
 
-The names of the columns decide. Without names, numbers are scores or, beside one column of texts,
-labels; different whole numbers are ids. Numbers after or in quotes beside one text may be answers.
+The names of the columns decide. Without names, numbers are scores, or labels beside one column of
+texts. Whole numbers that all differ are ids, or answers if they follow a text in no order.
 
 | rows | columns |
 |---|---|

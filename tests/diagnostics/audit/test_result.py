@@ -131,11 +131,10 @@ def test_files_are_what_a_training_reads() -> None:
     assert "answer 120" not in of_planted
 
 
-def test_files_begin_with_rows_without_hard_negatives(tmp_path: Path) -> None:
-    records = [(f"question {i}", f"answer {i}", f"negative {i}") for i in range(200)]
-    records[:150] = [record[:2] for record in records[:150]]
+def audit_of(records: list[tuple[str, ...]]) -> TextAudit:
+    """The audit of planted rows with these texts, which may have hard negatives."""
     plain = planted()
-    audit = audit_rows(
+    return audit_rows(
         read_rows([{"anchor": a, "positive": p, "negative": n} for a, p, *n in records]),
         of(plain.anchors, plain.positives),
         InfoNCE(),
@@ -143,6 +142,12 @@ def test_files_begin_with_rows_without_hard_negatives(tmp_path: Path) -> None:
         encoder="drawn",
         uncovered=UNKNOWN,
     )
+
+
+def test_files_begin_with_rows_without_hard_negatives(tmp_path: Path) -> None:
+    records = [(f"question {i}", f"answer {i}", f"negative {i}") for i in range(200)]
+    records[:150] = [record[:2] for record in records[:150]]
+    audit = audit_of(records)
     (tmp_path / "grouped.jsonl").write_bytes(audit.files()["grouped.jsonl"])
     again = read([tmp_path / "grouped.jsonl"], groups="label")
     assert [record.texts for record in again] == records
@@ -155,15 +160,7 @@ def test_each_negative_is_a_column_of_texts(tmp_path: Path, counts: tuple[int, .
         (f"question {i}", f"answer {i}", *(f"{i} not {k}" for k in range(counts[i % len(counts)])))
         for i in range(200)
     ]
-    plain = planted()
-    audit = audit_rows(
-        read_rows([{"anchor": a, "positive": p, "negative": n} for a, p, *n in records]),
-        of(plain.anchors, plain.positives),
-        InfoNCE(),
-        AuditSettings(),
-        encoder="drawn",
-        uncovered=UNKNOWN,
-    )
+    audit = audit_of(records)
     path = tmp_path / "grouped.jsonl"
     path.write_bytes(audit.files()["grouped.jsonl"])
     names = [f"negative_{i + 1}" for i in range(max(counts))] if max(counts) > 1 else ["negative"]

@@ -438,7 +438,7 @@ NOT_EXAMINED = Verdict(
             "over_guess",
             "loss at the end",
             "for a softmax of products that are not cosines: loss at the end, divided by the loss "
-            "of guessing the positive at random",
+            "of guessing; only if the hardest negative has over half of the push",
             "we chose the limit; a loss of cosines is limited by its temperature",
             above=3.0,
             unit="times the loss of guessing",
