@@ -59,7 +59,7 @@ import isotrope
 import ledger
 from corpus import STANDARD_LIBRARY, collect, fields
 from isotrope.core.views import unit
-from isotrope.diagnostics.audit import push
+from isotrope.diagnostics.audit import neighbours, push
 from isotrope.diagnostics.audit.alike import alike
 from isotrope.diagnostics.audit.rows import Embedded, embed_rows, read_rows
 from isotrope.encoders.sentence import SentenceEncoder
@@ -147,7 +147,7 @@ def rankings(embedded: Embedded, columns: int) -> dict[str, np.ndarray]:
     )
     cosines = a @ p.T
     own = np.maximum(np.diag(cosines), 0.05)[:, None]
-    found, evidence = alike(embedded, push.nearest(embedded), book), np.full((n, n), -10.0)
+    found, evidence = alike(embedded, neighbours.nearest(embedded), book), np.full((n, n), -10.0)
     evidence[tuple(found.rows.T)] = found.evidence
     several = {
         "evidence": evidence,
@@ -259,7 +259,7 @@ def nearest(embedded: Embedded) -> list[dict[str, Any]]:
     pairs = np.unique(np.sort(pairs[pairs[:, 1] >= 0], axis=1), axis=0)
     pairs = pairs[push.between(exact, pairs)[0] >= PUSHED]
     start = time.process_time()
-    near = push.nearest(embedded)
+    near = neighbours.nearest(embedded)
     book = push.ledger(embedded, InfoNCE(), near)
     took = time.process_time() - start
     have = push.between(book, pairs)[0]
@@ -278,7 +278,7 @@ def nearest(embedded: Embedded) -> list[dict[str, Any]]:
 
 
 def listed(
-    embedded: Embedded, near: push.Near, book: push.Ledger, drawn: torch.Tensor
+    embedded: Embedded, near: neighbours.Near, book: push.Ledger, drawn: torch.Tensor
 ) -> dict[str, Any]:
     """Return how much of what the exact evidence lists, of some rows, the audit lists."""
     a, p = unit(embedded.anchors), unit(embedded.positives)
@@ -286,15 +286,13 @@ def listed(
 
     def nearest_of(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return cosines with the 20 nearest of all rows, and these, both 4 x rows x 20."""
-        found = (
-            torch.zeros(4, len(rows), push.NEAREST),
-            torch.zeros(4, len(rows), push.NEAREST).long(),
-        )
+        count = neighbours.NEAREST
+        found = torch.zeros(4, len(rows), count), torch.zeros(4, len(rows), count).long()
         for place in torch.arange(len(rows)).split(512):
             for side, (one, other) in enumerate(sides):
                 tile = one[rows[place]] @ other.T
                 tile[torch.arange(len(place)), rows[place]] = -torch.inf
-                found[0][side, place], found[1][side, place] = chunked_topk(tile, push.NEAREST)
+                found[0][side, place], found[1][side, place] = chunked_topk(tile, count)
         return found
 
     cosines, places = nearest_of(drawn)
@@ -331,10 +329,10 @@ def book_of(embedded: Embedded, some: torch.Tensor) -> tuple[push.Ledger, float]
                 columns = torch.cat([rows, part])
                 yield rows, columns, torch.arange(len(columns)) >= len(rows)
 
-    usual, start = (push._rectangles, push._EXACT), time.process_time()
-    push._rectangles, push._EXACT = meetings, len(embedded)
+    usual, start = (push._rectangles, neighbours._EXACT), time.process_time()
+    push._rectangles, neighbours._EXACT = meetings, len(embedded)
     book = push.ledger(embedded, InfoNCE())
-    push._rectangles, push._EXACT = usual
+    push._rectangles, neighbours._EXACT = usual
     return book, time.process_time() - start
 
 
@@ -362,7 +360,7 @@ def cost(n: int, d: int) -> dict[str, Any]:
         watching = threading.Thread(target=watch)
         watching.start()
         start = time.process_time()
-        near = push.nearest(embedded)
+        near = neighbours.nearest(embedded)
         alike(embedded, near, push.ledger(embedded, InfoNCE(), near))
         seconds = time.process_time() - start
         over.set()
@@ -411,7 +409,7 @@ def main() -> None:
         row = {"part": "cost", "data": " x ".join(options.cost), "seed": "0", "score": "ledger"}
         n, d, every = int(options.cost[0]), *options.cost[1].partition(EVERY)[:2]
         if every:
-            push._EXACT = n
+            neighbours._EXACT = n
         csv.DictWriter(sys.stdout, COLUMNS, restval="").writerow({**row, **cost(n, int(d))})
         return
     jobs = [("planted", "docstrings", str(seed)) for seed in SEEDS]

@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 
 from isotrope.core.views import unit
-from isotrope.diagnostics.audit import push
+from isotrope.diagnostics.audit import neighbours
 from isotrope.diagnostics.audit.alike import alike
-from isotrope.diagnostics.audit.push import ledger, nearest
+from isotrope.diagnostics.audit.neighbours import nearest
+from isotrope.diagnostics.audit.push import ledger
 from isotrope.diagnostics.audit.rows import Embedded
 from isotrope.objectives.infonce import InfoNCE
 from tests.diagnostics.audit.handmade import of
@@ -62,7 +63,7 @@ def test_in_clusters_the_same_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = of(anchors, positives)
     every = found(rows)
     for constant, size in {"_EXACT": 0, "_CLUSTER": 25, "_ASKED": 4}.items():
-        monkeypatch.setattr(push, constant, size)
+        monkeypatch.setattr(neighbours, constant, size)
     some = found(rows)
     assert every.rows[:2].tolist() == some.rows[:2].tolist() == [[7, 40], [20, 50]]
     assert every.evidence[:2] == pytest.approx(some.evidence[:2], abs=1e-5)

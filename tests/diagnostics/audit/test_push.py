@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from isotrope.core.views import Views
+from isotrope.diagnostics.audit import neighbours
 from isotrope.diagnostics.audit import push as subject
 from isotrope.diagnostics.audit.push import ledger
 from isotrope.objectives.infonce import InfoNCE
@@ -113,7 +114,7 @@ def test_of_rows_that_meet_all_others_the_ledger_is_the_exact_one(
     groups = torch.arange(60).clamp_max(50) if grouped else torch.arange(60)
     rows = of(rows.anchors.double(), rows.positives.double(), groups=groups)
     exact = ledger(rows, objective, keep=59)
-    monkeypatch.setattr(subject, "_EXACT", 0)
+    monkeypatch.setattr(neighbours, "_EXACT", 0)
     found = ledger(rows, objective, keep=59)
     assert found.unit == pytest.approx(exact.unit)
     np.testing.assert_allclose(found.push, exact.push, rtol=1e-6, atol=1e-12)
@@ -126,8 +127,9 @@ def test_of_rows_that_meet_all_others_the_ledger_is_the_exact_one(
 
 @pytest.mark.parametrize("name", [*SEPARABLE, *MIXING])
 def test_of_many_rows_the_planted_pair_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for constant, size in {"_EXACT": 0, "_CLUSTER": 30, "_ASKED": 3, "_DRAWN": 100}.items():
-        monkeypatch.setattr(subject, constant, size)
+    for constant, size in {"_EXACT": 0, "_CLUSTER": 30, "_ASKED": 3}.items():
+        monkeypatch.setattr(neighbours, constant, size)
+    monkeypatch.setattr(subject, "_DRAWN", 100)
     book = ledger(planted(600), build(name), keep=4)
     found = mutual(book)
     assert [17, 120] in found.rows[found.push == found.push[0]].tolist()
@@ -148,8 +150,8 @@ def test_rows_of_a_group_do_not_push_each_other() -> None:
 def test_rows_that_are_all_the_same_and_rows_of_zeros(
     objective: Objective, exact: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(subject, "_EXACT", exact)
-    monkeypatch.setattr(subject, "_CLUSTER", 2)  # most of them are empty
+    monkeypatch.setattr(neighbours, "_EXACT", exact)
+    monkeypatch.setattr(neighbours, "_CLUSTER", 2)  # most of them are empty
     same = torch.ones(6, 4)
     alone = ledger(of(same, same, groups=torch.zeros(6, dtype=torch.long)), objective)
     assert len(mutual(alone).rows) == 0
@@ -165,7 +167,7 @@ def test_rows_that_are_all_the_same_and_rows_of_zeros(
 def test_rows_that_share_a_text_are_as_rows_of_a_group(
     objective: Objective, exact: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(subject, "_EXACT", exact)
+    monkeypatch.setattr(neighbours, "_EXACT", exact)
     plain, owns = embedded(60, noise=1.5), torch.arange(60) // 3
     texts = torch.stack([torch.arange(60) + 100, owns], dim=1)
     texts[::2] = texts[::2].flip(1)  # the anchor of a row may be the positive of another

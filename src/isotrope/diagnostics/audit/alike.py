@@ -15,11 +15,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from isotrope.diagnostics.audit.push import NEAREST, Ledger, Near, beside, between, compares_all
+from isotrope.diagnostics.audit.neighbours import NEAREST, SIDES, Near, beside, compares_all
+from isotrope.diagnostics.audit.push import Ledger, between
 from isotrope.diagnostics.audit.rows import Embedded
 
 _TEMPERATURE = 0.05
-_FROM_THE_OTHER = [0, 1, 3, 2]  # the sides of a pair as its second row sees them (push._SIDES)
+# for each side of two rows, the same side seen from the second row
+_FROM_THE_OTHER = [SIDES.index((other, one)) for one, other in SIDES]
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ If the ``coupling`` of an objective is not "none", the push on an anchor depends
 Then all pairs are compared; each batch consists of two blocks of rows.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,6 +28,7 @@ from isotrope.core.progress import bar
 from isotrope.core.terms import Against
 from isotrope.core.views import Views, unit
 from isotrope.data.order import Order
+from isotrope.diagnostics.audit.neighbours import NEAREST, Near, beside, compares_all, nearest
 from isotrope.diagnostics.audit.rows import Embedded
 from isotrope.kernels.eager import EagerPairs
 from isotrope.kernels.mask import Mask
@@ -37,13 +38,7 @@ from isotrope.paradigm.objective import Objective
 
 _ANCHORS, _COLUMNS = 512, 8192  # anchors in a block, and rows that they are compared with
 _SQUARE = 1024  # rows in each of the two blocks of a square batch
-_EXACT = 30_000  # up to this number of rows, each pair is compared
-_SIDES = (0, 0), (1, 1), (0, 1), (1, 0)  # the four similarities: views (0: anchor) of two rows
-NEAREST = 20  # nearest rows that are searched for each row
-_CLUSTER, _ASKED = 512, 12  # mean rows in a cluster; clusters in which a row's nearest are sought
-_BESIDE = 256  # rows whose nearest rows are in memory at once
-_SAMPLE, _ROUNDS = 32, 8  # rows of each cluster that place its centre, and rounds of k-means
-_DRAWN, _PIECE = 4096, 4096  # random rows to compare with; rows in memory at once
+_DRAWN = 4096  # random rows to compare with
 _AGAIN = 0.03  # push from which a nearest row is compared once more, without the others
 
 
@@ -66,70 +61,6 @@ class Ledger:
     force: NDArray[np.floating[Any]]
     row_force: NDArray[np.float64]
     unit: float
-
-
-@dataclass(frozen=True)
-class Near:
-    """The k nearest rows of each row, by each of four similarities.
-
-    The similarities of a row to another row: anchor to anchor, positive to positive, anchor to
-    positive, and positive to anchor. Rows of the same group are left out.
-
-    Attributes:
-        cosines: Cosines, the largest first, 4 x n x k; -inf in place of missing rows.
-        rows: Numbers of the nearest rows, int32 (4 x n x k); -1 in place of missing rows.
-    """
-
-    cosines: Tensor
-    rows: Tensor
-
-
-@torch.no_grad()
-def nearest(embedded: Embedded, k: int = NEAREST, *, seed: int = 0) -> Near:
-    """Return the nearest rows of each row; among more than 30,000 rows, a few may be missed."""
-    n, k = len(embedded), min(k, len(embedded) - 1)
-    views = embedded.anchors, embedded.positives
-    cosines = views[0].new_full((4, n, k), -torch.inf)
-    found = torch.full(cosines.shape, -1, dtype=torch.int32)
-    for number, (mine, others) in enumerate(_SIDES):
-        visits = list(_visits(views[mine], views[others], seed, exact=compares_all(embedded)))
-        best, near, last = cosines[number], found[number], None
-        with bar(len(visits), f"neighbours {number + 1} of 4", "parts") as done:
-            for columns, rows in visits:
-                if columns is not last:
-                    right, last = unit(views[others][columns]).T, columns
-                tile = unit(views[mine][rows]) @ right
-                tile.masked_fill_(embedded.same(rows, columns), -torch.inf)
-                nearer = tile.amax(dim=1) > best[rows, -1]
-                rows, tile = rows[nearer], tile[nearer]
-                # for a wide tile, this is faster
-                topk = chunked_topk if len(columns) > _COLUMNS else torch.topk
-                values, where = topk(tile, min(k, len(columns)))
-                chosen = torch.cat([best[rows], values], dim=1).topk(k, dim=1)
-                best[rows] = chosen.values
-                numbers = torch.cat([near[rows], columns[where.clamp_min(0)].int()], dim=1)
-                near[rows] = numbers.gather(1, chosen.indices)
-                done(1)
-    return Near(cosines, found.masked_fill_(cosines == -torch.inf, -1))
-
-
-def beside(embedded: Embedded, near: Near) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield tuples: numbers of b rows, numbers of q rows near each (b x q), cosines (4 x b x q).
-
-    The near rows are those in ``near`` for any of the four similarities. If a row has fewer than q
-    near rows, the remaining numbers are -1 and the remaining cosines -inf.
-    """
-    views = embedded.anchors, embedded.positives
-    for rows in torch.arange(len(embedded)).split(_BESIDE):
-        others = near.rows[:, rows].transpose(0, 1).flatten(1).long().sort(dim=1).values
-        others[:, 1:].masked_fill_(others[:, 1:] == others[:, :-1], -1)
-        place, slot = (others >= 0).nonzero().unbind(dim=1)
-        mine = [unit(view[rows])[place] for view in views]
-        other = [unit(view[others[place, slot]]) for view in views]
-        cosines = views[0].new_full((4, *others.shape), -torch.inf)
-        for side, (one, two) in enumerate(_SIDES):
-            cosines[side, place, slot] = (mine[one] * other[two]).sum(dim=1)
-        yield rows, others, cosines
 
 
 @torch.no_grad()
@@ -187,11 +118,6 @@ def ledger(
                 held[rows] = torch.cat([held[rows], other], dim=1).gather(1, chosen.indices)
             done(int(new.expand(len(rows), -1).sum()))
     return _book(partners, push, force, row_force, mass / met)
-
-
-def compares_all(embedded: Embedded) -> bool:
-    """Return whether there are at most 30,000 rows, so that all pairs of rows are compared."""
-    return len(embedded) <= _EXACT
 
 
 def _book(partners: Tensor, push: Tensor, force: Tensor, row_force: Tensor, unit: float) -> Ledger:
@@ -305,50 +231,6 @@ def _partners(embedded: Embedded, near: Near, keep: int) -> Tensor:
         best = (cosines[2] + cosines[3]).topk(min(keep, others.shape[1]), dim=1)
         partners[rows, : best.indices.shape[1]] = others.gather(1, best.indices)
     return partners
-
-
-def _visits(
-    mine: Tensor, others: Tensor, seed: int, *, exact: bool
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield rows of ``others``, and rows of ``mine`` to compare with them."""
-    # A row is compared with all rows if ``exact``, else with the clusters of the nearest centres.
-    every = torch.arange(len(mine))
-    if exact:
-        yield from ((every, rows) for rows in every.split(_ANCHORS))
-        return
-    centres = _centres(others, seed)
-
-    def near(x: Tensor, count: int) -> Tensor:
-        found = torch.empty(len(x), count, dtype=torch.long)
-        for part in every.split(_PIECE):
-            found[part] = (unit(x[part]) @ centres.T).topk(count).indices
-        return found
-
-    members = _places(near(others, 1).flatten(), len(centres))
-    asked = min(_ASKED, len(centres))
-    visits = _places(near(mine, asked).flatten(), len(centres))
-    for cluster, visit in zip(members, visits, strict=True):
-        for columns in cluster.split(_COLUMNS) if len(cluster) else ():
-            yield from ((columns, rows) for rows in (visit // asked).split(_PIECE))
-
-
-def _centres(points: Tensor, seed: int) -> Tensor:
-    """Return the centres of clusters of points, by their directions: k-means on a sample."""
-    draw = torch.Generator().manual_seed(seed)
-    count = -(-len(points) // _CLUSTER)
-    sample = unit(points[torch.randint(len(points), (count * _SAMPLE,), generator=draw)])
-    centres = sample[:count]
-    for _ in range(_ROUNDS):
-        own = torch.cat([(x @ centres.T).argmax(dim=1) for x in sample.split(_PIECE)])
-        centres = unit(torch.zeros_like(centres).index_add_(0, own, sample))
-    return centres
-
-
-def _places(numbers: Tensor, count: int) -> Sequence[Tensor]:
-    """Return for each number below ``count`` the places where it stands in ``numbers``."""
-    counts = numbers.bincount(minlength=count).tolist()
-    places: Sequence[Tensor] = numbers.argsort(stable=True).split(counts)
-    return places
 
 
 class _Apart(EagerPairs):

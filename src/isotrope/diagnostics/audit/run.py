@@ -12,9 +12,10 @@ import torch
 from isotrope.core.errors import InputError
 from isotrope.data.text.repeats import groups_of
 from isotrope.diagnostics.audit.alike import alike
+from isotrope.diagnostics.audit.neighbours import NEAREST, nearest
 from isotrope.diagnostics.audit.pairs import find_pairs, find_texts, repeated
 from isotrope.diagnostics.audit.pictures import AuditedPictures, PictureAudit
-from isotrope.diagnostics.audit.push import NEAREST, Ledger, ledger, mine, nearest
+from isotrope.diagnostics.audit.push import Ledger, ledger, mine
 from isotrope.diagnostics.audit.rows import (
     Embedded,
     EmbeddedTexts,
