@@ -19,7 +19,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from docs.generate.command_pages import write_command_pages
-from docs.generate.diagnosis_pages import write_diagnosis_pages
+from docs.generate.diagnosis_pages import with_limit, write_diagnosis_pages
 from docs.generate.errata_page import write_errata_page
 from docs.generate.method_pages import write_method_pages
 from docs.generate.objective_pages import grid, write_pages
@@ -43,6 +43,9 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs" / "results"
 GUIDE = ROOT / "docs" / "guide"
 SKILL = ROOT / "skills" / "diagnose-embedding-training" / "SKILL.md"
+# printed diagnoses of a training with a temperature of 3, and the threshold that decides them
+DIAGNOSES = ROOT / "README.md", ROOT / "docs" / "generate" / "outputs" / "diagnose.txt"
+DECIDING = "hardest_at_high_temperature"
 # of the trainings on small images: the methods by their recipes
 METHOD_CELLS = (
     *("MIOv3", "SimCLR", "DCL", "DCLW", "VICReg", "MIOv1"),
@@ -209,6 +212,8 @@ def main() -> None:
     """Write all pages and the table."""
     write_pages(ours(), ROOT / "docs" / "objectives")
     write_method_pages(map(find_method, METHODS), ROOT / "docs" / "methods")
+    for file in DIAGNOSES:
+        file.write_text(with_limit(file.read_text(encoding="utf-8"), DECIDING), encoding="utf-8")
     write_command_pages(ROOT / "docs" / "commands")
     write_text_options(ROOT / "src" / "isotrope" / "training" / "text_options.py")
     write_diagnosis_pages(ROOT / "docs", RESULTS / "zoo.csv")

@@ -7,13 +7,14 @@ the benchmark lacks, are written by hand in docs/diagnoses/VERDICT.md, and stay 
 
 import csv
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from docs.generate.legend import legend
 from isotrope.core.files import write_text
 from isotrope.diagnostics.findings import HEALTHY
-from isotrope.diagnostics.verdict import Threshold
+from isotrope.diagnostics.verdict import THRESHOLDS, Threshold, compared
 from isotrope.diagnostics.verdicts import VERDICTS
 from isotrope.diagnostics.verdicts.sources import NEWER, OURS, ZOO
 
@@ -195,6 +196,22 @@ def verdict_page(word: str, zoo: Path, page: str) -> str:
         "[All verdicts](../diagnosis.md) · [`isotrope diagnose`](../commands/diagnose.md)",
     ]
     return "\n\n".join(blocks) + "\n"
+
+
+def with_limit(printed: str, name: str) -> str:
+    """Return a printed diagnosis with the present limit and source of the threshold that decides.
+
+    Args:
+        printed: Output of `isotrope diagnose`, copied from a terminal, with one verdict.
+        name: Name of the threshold that decides the verdict.
+    """
+    threshold = THRESHOLDS[name]
+    source = textwrap.fill(
+        f"source: {threshold.source}", 96, initial_indent="   ", subsequent_indent="   "
+    )
+    evidence = re.compile(rf"{threshold.label}: ([-\d.]+).* \(a fault if .*\)")
+    printed = evidence.sub(lambda found: str(compared(name, float(found[1]))), printed)
+    return re.sub(r"   source: .*?(?=\n   change: )", lambda _: source, printed, flags=re.DOTALL)
 
 
 def _first(word: str) -> str:

@@ -1,13 +1,20 @@
 """The pages on diagnosis: what is committed is what rules and thresholds say."""
 
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
-from docs.generate.diagnosis_pages import diagnosis_page, verdict_page, write_diagnosis_pages
+from docs.build import DECIDING, DIAGNOSES
+from docs.generate.diagnosis_pages import (
+    diagnosis_page,
+    verdict_page,
+    with_limit,
+    write_diagnosis_pages,
+)
 from isotrope.diagnostics.findings import HEALTHY
-from isotrope.diagnostics.verdict import THRESHOLDS
+from isotrope.diagnostics.verdict import THRESHOLDS, compared
 from isotrope.diagnostics.verdicts import VERDICTS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -27,6 +34,30 @@ def test_the_committed_pages_are_up_to_date(tmp_path: Path) -> None:
         assert committed.read_text("utf-8") == file.read_text("utf-8"), "out of date: make docs"
     there = {file.name for file in (DOCS / "diagnoses").iterdir()}
     assert there == {file.name for file in written[1:]}
+
+
+def test_the_printed_diagnoses_have_the_limit_of_the_record() -> None:
+    for file in DIAGNOSES:
+        text = file.read_text("utf-8")
+        assert "(a fault if " in text
+        assert with_limit(text, DECIDING) == text, "out of date: make docs"
+    shown = THRESHOLDS[DECIDING]
+    old = f"   - {shown.label}: 1.5 times 7 (a fault if above 9)\n   source: x\n   y\n   change: z"
+    lines = with_limit(old, DECIDING).splitlines()
+    assert lines[0] == f"   - {compared(DECIDING, 1.5)}"
+    assert lines[1].startswith(f"   source: {shown.source[:40]}")
+    assert lines[-1] == "   change: z"
+
+
+@pytest.mark.parametrize("word", [word for word in VERDICTS if word != HEALTHY])
+def test_the_words_written_by_hand_repeat_no_limit(word: str) -> None:
+    """A changed threshold changes the tables only: `make docs` writes them."""
+    words = page(word).split("## What to do")[1].partition("| threshold |")[0]
+    words = re.sub(r"`.*?`|^\d\.|^\|.*|^In this table.*|\]\(.*?\)", "", words, flags=re.MULTILINE)
+    numbers = set(re.findall(r"(?<![\w.])-?\d[\d.]*(?:e-?\d+)?%?", words.replace("\u2212", "-")))
+    values = [threshold.value for threshold in VERDICTS[word].thresholds]
+    limits = {text for value in values for text in (f"{value:g}", f"{100 * value:g}%")}
+    assert not numbers & limits, "name the threshold instead of its limit"
 
 
 def test_a_new_verdict_needs_its_advice() -> None:

@@ -115,8 +115,8 @@ NEGATIVES_NOT_HARD = Verdict(
             "hardest_at_high_temperature",
             "push on the hardest negative",
             "the same number as for `hardest_times_uniform`. If the loss compares cosines and "
-            "`high_temperature` (the next row) is above its limit, this limit of 3 replaces the "
-            "limit of 1.5",
+            "`high_temperature` (the next row) is above its limit, this limit replaces the limit "
+            "of `hardest_times_uniform`",
             "small networks with random initial weights push the hardest negative 1.6 to 2.2 times "
             "an even share at a temperature of 1, but 14 to 53 times at 0.1 (benchmarks/loops.py)",
             below=3.0,
@@ -136,10 +136,11 @@ NEGATIVES_NOT_HARD = Verdict(
         Threshold(
             "temperature_of_images",
             "temperature",
-            "the same number as for `high_temperature`. For images, this limit of 0.7 replaces the "
-            "limit of 0.4. If the Doctor does not know whether the inputs are texts or images, a "
-            "temperature between the two limits leads to the verdict `not-examined`. If candidates "
-            "get no gradient, as from a momentum encoder, the temperature is multiplied by 0.7",
+            "the same number as for `high_temperature`. For images, this limit replaces the limit "
+            "of `high_temperature`. If the Doctor does not know whether the inputs are texts or "
+            "images, a temperature between the two limits leads to the verdict `not-examined`. If "
+            "candidates get no gradient, as from a momentum encoder, the temperature is multiplied "
+            f"by {_OF_KEYS}",
             "we chose the limit ourselves. In papers, the temperature for images is 0.07 (MoCo), "
             "0.5 (SimCLR on CIFAR-10) or, with a momentum encoder, 1 (MoCo v3 with ResNet-50)",
             above=0.7,
@@ -197,7 +198,7 @@ FALSE_NEGATIVES = Verdict(
             "false_negatives",
             "anchors with a negative that looks like a positive",
             "share of the anchors with a negative that looks like a positive. The list above the "
-            "table names the steps. At the first logged step, the limit is 50%",
+            "table names the steps, and the limit at the first logged step",
             OURS,
             above=0.3,
             unit="of the anchors",

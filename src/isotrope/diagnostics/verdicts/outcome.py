@@ -63,7 +63,7 @@ _GAIN = Threshold(
     "gain",
     "gain on the dev set",
     "if there is a dev set: highest dev score minus the first dev score. If the dev score rises by "
-    "1 point or more, three verdicts are not given: `nothing-left-to-learn`, `dissipated-early` "
+    "the limit or more, three verdicts are not given: `nothing-left-to-learn`, `dissipated-early` "
     "and `temperature-too-low`",
     OURS,
     below=1.0,
@@ -92,7 +92,7 @@ NOTHING_LEFT_TO_LEARN = Verdict(
             "done_throughout",
             "gradient dissipation (GD) below 0.01 in the whole run",
             "share of the anchors with GD below 0.01, median over all logged steps. Without a dev "
-            "score, the limit is 90%, as for `dead_early` of the verdict `dissipated-early`",
+            "score, the limit is that of `dead_early` of the verdict `dissipated-early`",
             NEWER,
             above=0.75,
             unit="of the anchors",
