@@ -61,9 +61,7 @@ class AuditSettings(Settings):
         shown="the encoder's limit; for single texts at most 128",
     )
     query_prompt: str = for_texts("", "Prompt before every anchor.", "TEXT")
-    passage_prompt: str = for_texts(
-        "", "Prompt before every positive and hard negative.", "TEXT", group=OF_TEXTS
-    )
+    passage_prompt: str = for_texts("", "Prompt before every positive and hard negative.", "TEXT")
     dev: str = for_texts(
         "auto",
         "Data on which whitened embeddings are scored: an STS file, a retrieval set, or auto "

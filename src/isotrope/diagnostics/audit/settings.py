@@ -77,7 +77,10 @@ def settings_table(
     most = min(len(embedded), MOST)
     size = min(batch_size, most)
     sizes = sorted({max(2, min(size * factor // 4, most)) for factor in (1, 4, 16, 64)})
-    table = [_begun(embedded, objective, "batch size", s, s, s == size, seed) for s in sizes]
+    table = [
+        Setting("batch size", s, s, own=s == size, **_first_step(embedded, objective, s, seed))
+        for s in sizes
+    ]
     base = objective.objective if isinstance(objective, Symmetric) else objective
     fields = hypers(type(base))
     for name, grid in GRID.items():
@@ -88,7 +91,8 @@ def settings_table(
             changed: Objective = dataclasses.replace(base, **{name: value})
             if base is not objective:
                 changed = Symmetric(objective=changed)
-            table.append(_begun(embedded, changed, name, value, size, value == own, seed))
+            numbers = _first_step(embedded, changed, size, seed)
+            table.append(Setting(name, value, size, own=value == own, **numbers))
     return table
 
 
@@ -107,15 +111,10 @@ def recommend(table: Sequence[Setting]) -> list[Recommendation]:
 
 
 @torch.no_grad()
-def _begun(
-    embedded: Embedded,
-    objective: Objective,
-    name: str,
-    value: float,
-    size: int,
-    own: bool,
-    seed: int,
-) -> Setting:
+def _first_step(
+    embedded: Embedded, objective: Objective, size: int, seed: int
+) -> dict[str, float | None]:
+    """Return the numbers of a :class:`Setting`, as means over batches of ``size`` rows."""
     drawn, measured = Batches(range(len(embedded)), size, seed), []
     for step in range(min(drawn.steps_per_epoch, max(1, _ANCHORS // size))):
         pairs = objective.compare(embedded.batch(torch.from_numpy(drawn.at(step))))
@@ -125,7 +124,7 @@ def _begun(
     for key in ("dissipation", "dead", "hardest_share", "above_bound"):
         values = [number for row in measured if (number := row[key]) is not None]
         numbers[key] = sum(values) / len(values) if values else None
-    return Setting(name, value, size, own=own, **numbers)
+    return numbers
 
 
 def _smallest_live(rows: Sequence[Setting]) -> Recommendation:
