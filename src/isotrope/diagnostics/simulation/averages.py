@@ -255,16 +255,11 @@ def landscapes(
     defined: Sequence[NDArray[np.bool_]] | None = None,
 ) -> list[Landscape]:
     """Return a list with one landscape for each objective; the arrays are objectives x p x q."""
+    errors = np.zeros_like(values) if errors is None else errors
+    known = [np.isfinite(value) for value in values] if defined is None else defined
     return [
-        Landscape(
-            objective,
-            angles.positive,
-            angles.negative,
-            values[i],
-            np.zeros_like(values[i]) if errors is None else errors[i],
-            np.isfinite(values[i]) if defined is None else defined[i],
-        )
-        for i, objective in enumerate(objectives)
+        Landscape(objective, angles.positive, angles.negative, value, error, is_known)
+        for objective, value, error, is_known in zip(objectives, values, errors, known, strict=True)
     ]
 
 
