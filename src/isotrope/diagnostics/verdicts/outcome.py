@@ -370,14 +370,14 @@ def _not_examined(case: RunEvidence) -> Found | None:
     loop, unknown = case.settings.get("trainer") == "loop", relation_unknown(case)
     score = "" if not unknown else OF_A_LOOP if loop else "Doctor(dev=NAME_OF_A_SCORE)"
     tau = case.end("temperature")
-    if left := [loss for loss in case.losses if loss.get("family") in UNREAD]:
-        reason = next((str(loss["reason"]) for loss in left if loss.get("reason")), "")
+    if unread := [loss for loss in case.losses if loss.get("family") in UNREAD]:
+        reason = next((str(loss["reason"]) for loss in unread if loss.get("reason")), "")
         detail = f"{reason[:1].upper()}{reason[1:]}. " if reason else "The Doctor saw no pairs. "
         larger = f"{larger_batch(case)}; if rows have labels, put two rows of each label in a batch"
         no_loss = case.first("loss") == 0 == case.end("loss")
         return Found(steps, detail + _JUDGED_BY, larger if no_loss else "")
-    picked = any(loss.get("family") == "other" for loss in case.losses)
-    if picked and not any(separation(row) is not None for row in case.rows):
+    selects_pairs = any(loss.get("family") == "other" for loss in case.losses)
+    if selects_pairs and not any(separation(row) is not None for row in case.rows):
         detail = "The pairs of the loss do not show which inputs belong together. "
         return Found(steps, detail + _JUDGED_BY, score)
     if (share := case.end("misfit")) is not None and crosses("left_out", share):
@@ -461,11 +461,11 @@ def _not_enough_seen(case: RunEvidence) -> Found | None:
     change = "use an encoder that makes one vector for each text"
     if case.settings.get("loss"):
         change = "train with this loss in your own trainer, and measure with isotrope.Doctor()"
-    told = (
+    detail = (
         "The Doctor saw the loss but no embeddings, so it cannot say whether the training is "
         "healthy."
     )
-    return Found(evidence, told, change)
+    return Found(evidence, detail, change)
 
 
 NOT_ENOUGH_SEEN = Verdict(

@@ -43,15 +43,14 @@ def _no_negatives(case: RunEvidence) -> Found | None:
         return None
     size = case.batch_size
     gradients = [] if gradient is None or case.objective is not None else [gradient]
+    groups = "" if size == 1 else ", and more than one group in a batch (--groups)"
     return Found(
         (
             compared("without_negatives", share),
             *(compared("gradient_alone", number) for number in gradients),
             *further_evidence(case, "loss", batch_size=size),
         ),
-        change="--batch-size 64"
-        if size == 1
-        else f"--batch-size {max(64, size or 0)}, and more than one group in a batch (--groups)",
+        change=f"--batch-size {max(64, size or 0)}{groups}",
     )
 
 
@@ -91,10 +90,9 @@ NO_NEGATIVES = Verdict(
 
 
 def _largest_view_angle(case: RunEvidence) -> float | None:
-    angles = case.series("positive_mean")
-    if not angles and case.objective is not None and case.probe is not None:
-        angles = [x for x in [case.probe.get("positive_mean")] if x is not None]
-    return max(angles, default=None)
+    if angles := case.series("positive_mean"):
+        return max(angles)
+    return None if case.objective is None else (case.probe or {}).get("positive_mean")
 
 
 DEAD_VIEWS = Verdict(
