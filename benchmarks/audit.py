@@ -136,11 +136,11 @@ def task(folder: Path) -> tuple[list[tuple[str, str]], Pairs]:
 def rankings(embedded: Embedded, columns: int) -> dict[str, np.ndarray]:
     """Return the scores of all pairs of rows, n x n and symmetric, by their names."""
     n = len(embedded)
-    book = push.ledger(embedded, InfoNCE(), keep=64)
+    book = push.ledger(embedded, InfoNCE(), None, keep=64)
     one_sided = np.zeros((n, n))
     np.put_along_axis(one_sided, book.partners, book.push * (book.partners >= 0), axis=1)
     push._ANCHORS, push._COLUMNS, usual = columns // 2, columns, (push._ANCHORS, push._COLUMNS)
-    few = push.ledger(embedded, InfoNCE(), keep=64)
+    few = push.ledger(embedded, InfoNCE(), None, keep=64)
     push._ANCHORS, push._COLUMNS = usual
     a, p = (
         torch.nn.functional.normalize(x).numpy() for x in (embedded.anchors, embedded.positives)
@@ -167,7 +167,7 @@ def reciprocal(book: push.Ledger) -> np.ndarray:
     rows = np.stack([np.repeat(np.arange(n), book.partners.shape[1]), book.partners.ravel()], 1)
     rows = rows[rows[:, 1] >= 0]
     both = np.zeros((n, n))
-    both[tuple(rows.T)] = push.between(book, rows)[0]
+    both[tuple(rows.T)] = push.mutual_push(book, rows)[0]
     return both
 
 
@@ -257,12 +257,12 @@ def nearest(embedded: Embedded) -> list[dict[str, Any]]:
         [drawn.numpy().repeat(exact.partners.shape[1]), exact.partners[drawn].ravel()], 1
     )
     pairs = np.unique(np.sort(pairs[pairs[:, 1] >= 0], axis=1), axis=0)
-    pairs = pairs[push.between(exact, pairs)[0] >= PUSHED]
+    pairs = pairs[push.mutual_push(exact, pairs)[0] >= PUSHED]
     start = time.process_time()
     near = neighbours.nearest(embedded)
     book = push.ledger(embedded, InfoNCE(), near)
     took = time.process_time() - start
-    have = push.between(book, pairs)[0]
+    have = push.mutual_push(book, pairs)[0]
     shared = {"rows": n, "belong": len(have), "dimension": embedded.anchors.shape[1]}
     rows: list[dict[str, Any]] = [
         {
@@ -331,7 +331,7 @@ def book_of(embedded: Embedded, some: torch.Tensor) -> tuple[push.Ledger, float]
 
     usual, start = (push._rectangles, neighbours._EXACT), time.process_time()
     push._rectangles, neighbours._EXACT = meetings, len(embedded)
-    book = push.ledger(embedded, InfoNCE())
+    book = push.ledger(embedded, InfoNCE(), None)
     push._rectangles, neighbours._EXACT = usual
     return book, time.process_time() - start
 

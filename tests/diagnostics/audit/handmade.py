@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from isotrope.diagnostics.audit.push import Ledger, between
+from isotrope.diagnostics.audit.push import Ledger, mutual_push
 from isotrope.diagnostics.audit.rows import EmbeddedTexts, PairedRows, read_rows
 
 
@@ -45,6 +45,7 @@ def mutual(book: Ledger) -> Mutual:
     row, place = np.nonzero(book.partners >= 0)
     pairs = np.sort(np.stack([row, book.partners[row, place]], axis=1), axis=1)
     rows, counts = np.unique(pairs, axis=0, return_counts=True)
-    push, share = between(book, rows[counts == 2])
+    pairs = rows[counts == 2]
+    push, share = mutual_push(book, pairs)
     order = np.argsort(-push, kind="stable")
-    return Mutual(rows[counts == 2][order], push[order], share[order])
+    return Mutual(pairs[order], push[order], share[order])

@@ -24,7 +24,7 @@ def near(x: Tensor) -> Tensor:
 
 
 def found(rows: Embedded):
-    return alike(rows, nearest(rows), ledger(rows, InfoNCE(), keep=20))
+    return alike(rows, nearest(rows), ledger(rows, InfoNCE(), None, keep=20))
 
 
 @pytest.mark.parametrize("sides", [(0, 0), (1, 1), (0, 1), (1, 0)])
@@ -62,7 +62,7 @@ def test_in_clusters_the_same_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     anchors[50] = near(anchors[20:21])  # by one similarity of the four
     rows = of(anchors, positives)
     every = found(rows)
-    for constant, size in {"_EXACT": 0, "_CLUSTER": 25, "_ASKED": 4}.items():
+    for constant, size in {"_EXACT": 0, "_CLUSTER": 25, "_VISITED": 4}.items():
         monkeypatch.setattr(neighbours, constant, size)
     some = found(rows)
     assert every.rows[:2].tolist() == some.rows[:2].tolist() == [[7, 40], [20, 50]]

@@ -5,7 +5,7 @@ import torch
 from numpy.typing import NDArray
 
 from isotrope.diagnostics.audit.pairs import find_pairs, find_texts
-from isotrope.diagnostics.audit.push import Ledger, ledger, mine
+from isotrope.diagnostics.audit.push import Ledger, ledger, mine_negatives
 from isotrope.diagnostics.audit.rows import read_rows
 from isotrope.objectives.infonce import InfoNCE
 from tests.diagnostics.audit.handmade import embedded, of
@@ -80,15 +80,15 @@ def test_hard_negatives_are_under_the_limit_and_of_another_group() -> None:
         row_force=np.ones(4),
         unit=1.0,
     )
-    found = mine(book, np.array([0, 1, 2, 2]), different(4), 1, hardness=0.5)
+    found = mine_negatives(book, np.array([0, 1, 2, 2]), different(4), 1, hardness=0.5)
     # of row 0 the hardest is over the limit; rows 2 and 3 belong together
     assert found.tolist() == [[0, 2], [1, 0], [2, 0]]
 
 
 def test_mined_rows_are_those_that_push() -> None:
     plain = embedded(50, noise=1.0)
-    book = ledger(plain, InfoNCE(temperature=0.2), keep=16)
-    found = mine(book, np.arange(50), different(50), 3, hardness=1.0)
+    book = ledger(plain, InfoNCE(temperature=0.2), None, keep=16)
+    found = mine_negatives(book, np.arange(50), different(50), 3, hardness=1.0)
     assert len(found) == 150
     assert (found[:3, 1] == book.partners[0, :3]).all()
 
@@ -99,9 +99,9 @@ def test_a_mined_text_is_no_known_positive_and_comes_once_for_a_row() -> None:
     partners = np.array([[j for j in range(6) if j != i] for i in range(6)])
     force = np.full((6, 5), 0.2, np.float32)
     book = Ledger(partners, np.ones((6, 5)), force, np.ones(6), 1.0)
-    rows = mine(book, np.arange(6), marks, 2, hardness=0.5).tolist()
+    rows = mine_negatives(book, np.arange(6), marks, 2, hardness=0.5).tolist()
     assert rows[:6] == [[0, 3], [0, 5], [1, 3], [1, 5], [2, 0], [2, 3]]
     # row 5 has no text of the others; without the repeated positive, only two texts are left
     assert rows[-2:] == [[5, 0], [5, 1]]
-    every = mine(book, np.arange(6), marks, 9, hardness=0.5)
+    every = mine_negatives(book, np.arange(6), marks, 9, hardness=0.5)
     assert every[every[:, 0] == 5, 1].tolist() == [0, 1, 3]

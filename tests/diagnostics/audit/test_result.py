@@ -99,7 +99,7 @@ def test_the_limits_of_a_false_negative_and_of_a_hard_negative() -> None:
     )
     evidence = usual.alike.evidence[usual.suspects - 1 : usual.suspects + 1]
     assert 0.62 > evidence[0] >= 0.6 > evidence[1] > 0.58
-    book = ledger(close, objective, keep=36)
+    book = ledger(close, objective, None, keep=36)
     share = book.force / book.row_force[:, None]
     hardest = []
     for audit in (usual, loose):

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from isotrope.diagnostics.audit.neighbours import NEAREST, SIDES, Near, beside, compares_all
-from isotrope.diagnostics.audit.push import Ledger, between
+from isotrope.diagnostics.audit.neighbours import NEAREST, SIDES, Near, compares_all, near_rows
+from isotrope.diagnostics.audit.push import Ledger, mutual_push
 from isotrope.diagnostics.audit.rows import Embedded
 
 _TEMPERATURE = 0.05
@@ -56,7 +56,7 @@ def alike(embedded: Embedded, near: Near, book: Ledger) -> Alike:
     room = near.rows.numel()
     # one array for all results: many small ones between large temporary ones would fragment memory
     keys, values, count = torch.empty(room, dtype=torch.long), nearest.new_empty(room), 0
-    for rows, others, cosines in beside(embedded, near):
+    for rows, others, cosines in near_rows(embedded, near):
         above = 2 * cosines - usual[:, rows, None] - usual[_FROM_THE_OTHER][:, others]
         evidence = _TEMPERATURE * ((above / _TEMPERATURE).logsumexp(dim=0) - math.log(len(above)))
         some = (others >= 0) & (evidence >= least)
@@ -68,5 +68,5 @@ def alike(embedded: Embedded, near: Near, book: Ledger) -> Alike:
     key, first = np.unique(keys[:count].numpy(), return_index=True)
     evidence = values[torch.from_numpy(first)]
     order = evidence.argsort(descending=True, stable=True).numpy()
-    chosen = np.stack([key[order] // n, key[order] % n], axis=1)
-    return Alike(chosen, evidence.double().numpy()[order], *between(book, chosen))
+    pairs = np.stack([key[order] // n, key[order] % n], axis=1)
+    return Alike(pairs, evidence.double().numpy()[order], *mutual_push(book, pairs))

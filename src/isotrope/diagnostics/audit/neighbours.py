@@ -15,12 +15,12 @@ from isotrope.core.views import unit
 from isotrope.diagnostics.audit.rows import Embedded
 from isotrope.kernels.tiles import chunked_topk
 
-_ROWS, _COLUMNS = 512, 8192  # columns in a block if all pairs are compared, and else
+_ROWS, _COLUMNS = 512, 8192  # rows to compare with all rows at once; columns in a cluster's block
 _EXACT = 30_000  # up to this number of rows, each pair is compared
 SIDES = (0, 0), (1, 1), (0, 1), (1, 0)  # the four similarities: views (0: anchor) of two rows
 NEAREST = 20  # nearest rows that are searched for each row
-_CLUSTER, _ASKED = 512, 12  # mean rows in a cluster; clusters in which a row's nearest are sought
-_BESIDE = 256  # rows whose nearest rows are in memory at once
+_CLUSTER, _VISITED = 512, 12  # mean rows in a cluster; clusters in which a row's nearest are sought
+_GATHERED = 256  # rows whose nearest rows are in memory at once
 _SAMPLE, _ROUNDS = 32, 8  # rows of each cluster that place its centre, and rounds of k-means
 _PIECE = 4096  # rows in memory at once
 
@@ -48,14 +48,14 @@ def nearest(embedded: Embedded, k: int = NEAREST, *, seed: int = 0) -> Near:
     views = embedded.anchors, embedded.positives
     cosines = views[0].new_full((4, n, k), -torch.inf)
     found = torch.full(cosines.shape, -1, dtype=torch.int32)
-    for number, (mine, others) in enumerate(SIDES):
-        visits = list(_visits(views[mine], views[others], seed, exact=compares_all(embedded)))
+    for number, (one, other) in enumerate(SIDES):
+        visits = list(_blocks(views[one], views[other], seed, exact=compares_all(embedded)))
         best, near, last = cosines[number], found[number], None
         with bar(len(visits), f"neighbours {number + 1} of 4", "parts") as done:
             for columns, rows in visits:
                 if columns is not last:
-                    right, last = unit(views[others][columns]).T, columns
-                tile = unit(views[mine][rows]) @ right
+                    right, last = unit(views[other][columns]).T, columns
+                tile = unit(views[one][rows]) @ right
                 tile.masked_fill_(embedded.same(rows, columns), -torch.inf)
                 nearer = tile.amax(dim=1) > best[rows, -1]
                 rows, tile = rows[nearer], tile[nearer]
@@ -70,22 +70,22 @@ def nearest(embedded: Embedded, k: int = NEAREST, *, seed: int = 0) -> Near:
     return Near(cosines, found.masked_fill_(cosines == -torch.inf, -1))
 
 
-def beside(embedded: Embedded, near: Near) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+def near_rows(embedded: Embedded, near: Near) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Yield tuples: numbers of b rows, numbers of q rows near each (b x q), cosines (4 x b x q).
 
     The near rows are those in ``near`` for any of the four similarities. If a row has fewer than q
     near rows, the remaining numbers are -1 and the remaining cosines -inf.
     """
     views = embedded.anchors, embedded.positives
-    for rows in torch.arange(len(embedded)).split(_BESIDE):
+    for rows in torch.arange(len(embedded)).split(_GATHERED):
         others = near.rows[:, rows].transpose(0, 1).flatten(1).long().sort(dim=1).values
         others[:, 1:].masked_fill_(others[:, 1:] == others[:, :-1], -1)
         place, slot = (others >= 0).nonzero().unbind(dim=1)
-        mine = [unit(view[rows])[place] for view in views]
-        other = [unit(view[others[place, slot]]) for view in views]
+        of_row = [unit(view[rows])[place] for view in views]
+        of_other = [unit(view[others[place, slot]]) for view in views]
         cosines = views[0].new_full((4, *others.shape), -torch.inf)
-        for side, (one, two) in enumerate(SIDES):
-            cosines[side, place, slot] = (mine[one] * other[two]).sum(dim=1)
+        for side, (one, other) in enumerate(SIDES):
+            cosines[side, place, slot] = (of_row[one] * of_other[other]).sum(dim=1)
         yield rows, others, cosines
 
 
@@ -94,12 +94,12 @@ def compares_all(embedded: Embedded) -> bool:
     return len(embedded) <= _EXACT
 
 
-def _visits(
-    mine: Tensor, others: Tensor, seed: int, *, exact: bool
+def _blocks(
+    queries: Tensor, others: Tensor, seed: int, *, exact: bool
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield rows of ``others``, and rows of ``mine`` to compare with them."""
+    """Yield rows of ``others``, and rows of ``queries`` to compare with them."""
     # A row is compared with all rows if ``exact``, else with the clusters of the nearest centres.
-    every = torch.arange(len(mine))
+    every = torch.arange(len(queries))
     if exact:
         yield from ((every, rows) for rows in every.split(_ROWS))
         return
@@ -112,11 +112,11 @@ def _visits(
         return found
 
     members = _places(near(others, 1).flatten(), len(centres))
-    asked = min(_ASKED, len(centres))
-    visits = _places(near(mine, asked).flatten(), len(centres))
+    visited = min(_VISITED, len(centres))
+    visits = _places(near(queries, visited).flatten(), len(centres))
     for cluster, visit in zip(members, visits, strict=True):
         for columns in cluster.split(_COLUMNS) if len(cluster) else ():
-            yield from ((columns, rows) for rows in (visit // asked).split(_PIECE))
+            yield from ((columns, rows) for rows in (visit // visited).split(_PIECE))
 
 
 def _centres(points: Tensor, seed: int) -> Tensor:

@@ -28,7 +28,7 @@ from isotrope.core.progress import bar
 from isotrope.core.terms import Against
 from isotrope.core.views import Views, unit
 from isotrope.data.order import Order
-from isotrope.diagnostics.audit.neighbours import NEAREST, Near, beside, compares_all, nearest
+from isotrope.diagnostics.audit.neighbours import NEAREST, Near, compares_all, near_rows, nearest
 from isotrope.diagnostics.audit.rows import Embedded
 from isotrope.kernels.eager import EagerPairs
 from isotrope.kernels.mask import Mask
@@ -81,7 +81,7 @@ def ledger(
     separable = _separable(embedded, objective)
     if separable and not compares_all(embedded):
         near = near or nearest(embedded, max(NEAREST, keep), seed=seed)
-        return _among(embedded, objective, _partners(embedded, near, keep), seed)
+        return _of_near_rows(embedded, objective, _likely_partners(embedded, near, keep), seed)
     partners = torch.full((n, keep), -1)
     push, force = embedded.anchors.new_zeros(2, n, keep)
     row_force, mass, met = torch.zeros(n, dtype=torch.float64), 0.0, 0
@@ -95,7 +95,7 @@ def ledger(
             compared: list[Pairs] = [objective.compare(of) for of in views]
             if embedded.texts is not None:
                 same = embedded.same(rows, columns)
-                compared = [_Apart(of.views, same) for of in compared]
+                compared = [_WithoutSame(of.views, same) for of in compared]
             both = [_pushes(objective, of) for of in compared]
             mass += sum(float(of[1].sum()) for of in both) / 2
             met += len(rows)
@@ -126,8 +126,8 @@ def _book(partners: Tensor, push: Tensor, force: Tensor, row_force: Tensor, unit
     return Ledger(partners.numpy(), push.numpy(), force.numpy(), row_force.numpy(), unit)
 
 
-def between(
-    book: Ledger, rows: NDArray[np.int64]
+def mutual_push(
+    book: Ledger, pairs: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return two arrays: each pair's reciprocal push, and its share of the force of all pairs.
 
@@ -136,17 +136,17 @@ def between(
     n = len(book.partners)
     keys = np.where(book.partners < 0, -1, np.arange(n)[:, None] * n + book.partners).ravel()
     order = np.argsort(keys)
-    push, force = np.ones(len(rows)), np.zeros(len(rows))
-    for one, other in (rows.T, rows.T[::-1]):
-        wanted = one * n + other
+    product, force = np.ones(len(pairs)), np.zeros(len(pairs))
+    for pushed, partner in (pairs.T, pairs.T[::-1]):
+        wanted = pushed * n + partner
         place = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), len(keys) - 1)]
-        there = keys[place] == wanted
-        push *= np.where(there, book.push.ravel()[place], 0)
-        force += np.where(there, book.force.ravel()[place], 0)
-    return np.sqrt(push), force / max(float(book.row_force.sum()), 1e-300)
+        is_partner = keys[place] == wanted
+        product *= np.where(is_partner, book.push.ravel()[place], 0)
+        force += np.where(is_partner, book.force.ravel()[place], 0)
+    return np.sqrt(product), force / max(float(book.row_force.sum()), 1e-300)
 
 
-def mine(
+def mine_negatives(
     book: Ledger, groups: NDArray[np.int64], marks: NDArray[np.uint64], count: int, hardness: float
 ) -> NDArray[np.int64]:
     """Return up to ``count`` hard negatives of each row: the other rows that push it most.
@@ -222,28 +222,28 @@ def _pushes(objective: Objective, pairs: Pairs) -> tuple[Tensor, Tensor]:
     return terms.dissipation[:, None] * weight, weight.sum(dim=1)
 
 
-def _partners(embedded: Embedded, near: Near, keep: int) -> Tensor:
+def _likely_partners(embedded: Embedded, near: Near, keep: int) -> Tensor:
     """Return the rows that are likely to push each row most, n x keep; -1 for none."""
     # These are nearest by the cosine of either row's anchor with the other's positive, summed over
     # both rows. The push of two rows on each other grows with this sum.
     partners = torch.full((len(embedded), keep), -1)
-    for rows, others, cosines in beside(embedded, near):
-        best = (cosines[2] + cosines[3]).topk(min(keep, others.shape[1]), dim=1)
+    for rows, others, (_, _, to_positive, to_anchor) in near_rows(embedded, near):
+        best = (to_positive + to_anchor).topk(min(keep, others.shape[1]), dim=1)
         partners[rows, : best.indices.shape[1]] = others.gather(1, best.indices)
     return partners
 
 
-class _Apart(EagerPairs):
+class _WithoutSame(EagerPairs):
     """Pairs without the negatives in ``same``, booleans for n anchors and at least n positives."""
 
     def __init__(self, views: Views, same: Tensor) -> None:
         super().__init__(views)
         self._same = same
 
-    def of(self, views: Views) -> "_Apart":
-        return _Apart(views, self._same)
+    def of(self, views: Views) -> "_WithoutSame":
+        return _WithoutSame(views, self._same)
 
-    def swapped(self) -> "_Apart":
+    def swapped(self) -> "_WithoutSame":
         return self.of(self.views.swapped())
 
     def _excluded(self, against: Against) -> Tensor:
@@ -253,7 +253,7 @@ class _Apart(EagerPairs):
         return self._masks[against]
 
 
-class _Beside(EagerPairs):
+class _WithGiven(EagerPairs):
     """Pairs with other additional negatives for each anchor, given by n x q similarities."""
 
     def __init__(self, pairs: Pairs, others: Tensor) -> None:
@@ -261,13 +261,12 @@ class _Beside(EagerPairs):
         shared = pairs.views.anchors @ pairs.views.positives.T
         self._matrices["cross", False] = torch.cat([shared, others], dim=1)
 
-    def nearest(
-        self, k: int, against: Against = "cross"
-    ) -> Tensor:  # for mixing, which needs vectors
+    def nearest(self, k: int, against: Against = "cross") -> Tensor:
+        # for objectives that mix vectors, which the given rows do not have here
         return EagerPairs(replace(self.views, negatives=None)).nearest(k, against)
 
 
-def _among(embedded: Embedded, objective: Objective, near: Tensor, seed: int) -> Ledger:
+def _of_near_rows(embedded: Embedded, objective: Objective, near: Tensor, seed: int) -> Ledger:
     """Return the ledger of rows that are compared with their nearest rows and with random rows."""
     # All nearest rows of a row share the push on it, while a training batch has few of them. A
     # nearest row whose push would be ``_AGAIN`` or more without the others is therefore compared
@@ -280,7 +279,7 @@ def _among(embedded: Embedded, objective: Objective, near: Tensor, seed: int) ->
     order = torch.from_numpy(Order(n, seed, 0)[np.arange(n)])
     with bar(n, "push", "rows") as done:
         for rows in order.split(max(1, _COLUMNS // keep)):
-            strength, mean, total, alone = _meeting(
+            strength, mean, total, alone = _compare_with_sample(
                 embedded, objective, draw, rows, near[rows], _DRAWN
             )
             push[rows], force[rows], strong[rows] = strength, mean[:, -keep:], alone >= _AGAIN
@@ -292,7 +291,7 @@ def _among(embedded: Embedded, objective: Objective, near: Tensor, seed: int) ->
         for piece in again.split(_ANCHORS) if len(again) else ():
             rows, slots = piece.unbind(dim=1)
             own, count = near[rows, slots][:, None], _COLUMNS - len(rows)
-            strength, mean, *_ = _meeting(embedded, objective, draw, rows, own, count)
+            strength, mean, *_ = _compare_with_sample(embedded, objective, draw, rows, own, count)
             push[rows, slots], force[rows, slots] = strength[:, 0], mean[:, -1]
             done(len(rows))
     push, places = push.sort(dim=1, descending=True, stable=True)
@@ -300,7 +299,7 @@ def _among(embedded: Embedded, objective: Objective, near: Tensor, seed: int) ->
     return _book(near, push, force.gather(1, places), row_force, mass / n)
 
 
-def _meeting(
+def _compare_with_sample(
     embedded: Embedded,
     objective: Objective,
     draw: torch.Generator,
@@ -331,7 +330,7 @@ def _meeting(
         views = replace(views, negatives=vectors[:keep])
         pairs = objective.compare(views, "eager")
         others = torch.einsum("nd,nkd->nk", pairs.views.anchors, unit(vectors[own]))
-        pairs = _Beside(pairs, others.masked_fill_(own < 0, -torch.inf))
+        pairs = _WithGiven(pairs, others.masked_fill_(own < 0, -torch.inf))
         pairs.similarity()[:, : len(columns)].masked_fill_(twice, -torch.inf)
         both.append(_pushes(objective, pairs))
     mass = sum(float(of[1].sum()) for of in both) / 2

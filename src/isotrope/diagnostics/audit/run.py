@@ -15,7 +15,7 @@ from isotrope.diagnostics.audit.alike import alike
 from isotrope.diagnostics.audit.neighbours import NEAREST, nearest
 from isotrope.diagnostics.audit.pairs import find_pairs, find_texts, repeated
 from isotrope.diagnostics.audit.pictures import AuditedPictures, PictureAudit
-from isotrope.diagnostics.audit.push import Ledger, ledger, mine
+from isotrope.diagnostics.audit.push import Ledger, ledger, mine_negatives
 from isotrope.diagnostics.audit.rows import (
     Embedded,
     EmbeddedTexts,
@@ -139,7 +139,8 @@ def audit_rows(
     common["found"] |= find_texts(rows, embedded)
     mined = None
     if settings.mine:
-        mined = mine(book, common["groups"], rows.marks[:, :2], settings.mine, settings.hardness)
+        marks = rows.marks[:, :2]
+        mined = mine_negatives(book, common["groups"], marks, settings.mine, settings.hardness)
     return TextAudit(
         rows=rows,
         encoder=encoder,
