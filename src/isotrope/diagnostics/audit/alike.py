@@ -53,20 +53,23 @@ def alike(embedded: Embedded, near: Near, book: Ledger) -> Alike:
     nearest = near.cosines[..., :NEAREST]
     finite = nearest.isfinite()
     usual = nearest.where(finite, 0).sum(dim=2) / finite.sum(dim=2).clamp_min(1)
+    usual_of_other = usual[_FROM_THE_OTHER]
     room = near.rows.numel()
     # one array for all results: many small ones between large temporary ones would fragment memory
     keys, values, count = torch.empty(room, dtype=torch.long), nearest.new_empty(room), 0
     for rows, others, cosines in near_rows(embedded, near):
-        above = 2 * cosines - usual[:, rows, None] - usual[_FROM_THE_OTHER][:, others]
+        above = 2 * cosines - usual[:, rows, None] - usual_of_other[:, others]
         evidence = _TEMPERATURE * ((above / _TEMPERATURE).logsumexp(dim=0) - math.log(len(above)))
         some = (others >= 0) & (evidence >= least)
         rows = rows[:, None].expand_as(others)
         new = slice(count, count + int(some.sum()))
         count = new.stop
+        # one number for a pair, whichever of its rows found it
         keys[new] = (torch.minimum(rows, others) * n + torch.maximum(rows, others))[some]
         values[new] = evidence[some]
     key, first = np.unique(keys[:count].numpy(), return_index=True)
     evidence = values[torch.from_numpy(first)]
     order = evidence.argsort(descending=True, stable=True).numpy()
     pairs = np.stack([key[order] // n, key[order] % n], axis=1)
-    return Alike(pairs, evidence.double().numpy()[order], *mutual_push(book, pairs))
+    push, share = mutual_push(book, pairs)
+    return Alike(pairs, evidence.double().numpy()[order], push, share)

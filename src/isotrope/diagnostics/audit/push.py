@@ -15,7 +15,7 @@ If the ``coupling`` of an objective is not "none", the push on an anchor depends
 Then all pairs are compared; each batch consists of two blocks of rows.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -65,65 +65,18 @@ class Ledger:
 
 @torch.no_grad()
 def ledger(
-    embedded: Embedded,
-    objective: Objective,
-    near: Near | None = None,
-    *,
-    keep: int = 16,
-    seed: int = 0,
+    embedded: Embedded, objective: Objective, near: Near | None, *, keep: int = 16, seed: int = 0
 ) -> Ledger:
     """Compare pairs of rows, and return the ``keep`` strongest partners of each row.
 
     ``near`` holds at least ``keep`` nearest rows of each row, or is None to compute them.
     """
-    n = len(embedded)
-    keep = min(keep, n - 1)
+    keep = min(keep, len(embedded) - 1)
     separable = _separable(embedded, objective)
-    if separable and not compares_all(embedded):
-        near = near or nearest(embedded, max(NEAREST, keep), seed=seed)
-        return _of_near_rows(embedded, objective, _likely_partners(embedded, near, keep), seed)
-    partners = torch.full((n, keep), -1)
-    push, force = embedded.anchors.new_zeros(2, n, keep)
-    row_force, mass, met = torch.zeros(n, dtype=torch.float64), 0.0, 0
-    order = torch.from_numpy(Order(n, seed, 0)[np.arange(n)])
-    # without groups, comparing them would cost a fifth
-    grouped = embedded.texts is not None or len(embedded.groups.unique()) < n
-    meetings = _rectangles(order) if separable else _squares(order)
-    with bar(n * n, "push", "pairs") as done:
-        for rows, columns, new in meetings:
-            views = _directions(embedded, rows, columns, grouped=grouped)
-            compared: list[Pairs] = [objective.compare(of) for of in views]
-            if embedded.texts is not None:
-                same = embedded.same(rows, columns)
-                compared = [_WithoutSame(of.views, same) for of in compared]
-            both = [_pushes(objective, of) for of in compared]
-            mass += sum(float(of[1].sum()) for of in both) / 2
-            met += len(rows)
-            first, second = (of[0] for of in both)
-            strength = (first * second).sqrt_()
-            mean = first.add_(second).div_(2)
-            if not bool(new.all()):
-                strength.masked_fill_(~new, 0.0)
-                mean.masked_fill_(~new, 0.0)
-            row_force.index_add_(0, rows, mean.double().sum(dim=1))
-            best, where = chunked_topk(strength, min(keep, len(columns)))
-            where = where.clamp_min(0)
-            candidates = torch.cat([push[rows], best], dim=1)
-            chosen = candidates.topk(keep, dim=1)
-            push[rows] = chosen.values
-            for held, other in (
-                (partners, columns[where].masked_fill(best <= 0, -1)),
-                (force, mean.gather(1, where)),
-            ):
-                held[rows] = torch.cat([held[rows], other], dim=1).gather(1, chosen.indices)
-            done(int(new.expand(len(rows), -1).sum()))
-    return _book(partners, push, force, row_force, mass / met)
-
-
-def _book(partners: Tensor, push: Tensor, force: Tensor, row_force: Tensor, unit: float) -> Ledger:
-    unit = unit or 1.0
-    push, force, row_force = push / unit, force / unit, row_force / unit
-    return Ledger(partners.numpy(), push.numpy(), force.numpy(), row_force.numpy(), unit)
+    if compares_all(embedded) or not separable:
+        return _of_all_pairs(embedded, objective, keep, seed, separable=separable)
+    near = near or nearest(embedded, max(NEAREST, keep), seed=seed)
+    return _of_near_rows(embedded, objective, _likely_partners(embedded, near, keep), seed)
 
 
 def mutual_push(
@@ -182,6 +135,49 @@ def _separable(embedded: Embedded, objective: Objective) -> bool:
     return objective.components(objective.compare(embedded.batch(rows))).against == "cross"
 
 
+def _of_all_pairs(
+    embedded: Embedded, objective: Objective, keep: int, seed: int, *, separable: bool
+) -> Ledger:
+    """Return the ledger of rows that are compared with all other rows."""
+    n = len(embedded)
+    partners = torch.full((n, keep), -1)
+    push, force = embedded.anchors.new_zeros(2, n, keep)
+    row_force, mass, met = torch.zeros(n, dtype=torch.float64), 0.0, 0
+    order = torch.from_numpy(Order(n, seed, 0)[np.arange(n)])
+    # without groups, comparing them would cost a fifth
+    grouped = embedded.texts is not None or len(embedded.groups.unique()) < n
+    with bar(n * n, "push", "pairs") as advance:
+        for rows, columns, new in _rectangles(order) if separable else _squares(order):
+            both = _directions(embedded, rows, columns, grouped=grouped)
+            compared: list[Pairs] = [objective.compare(views) for views in both]
+            if embedded.texts is not None:
+                same = embedded.same(rows, columns)
+                compared = [_WithoutSame(pairs.views, same) for pairs in compared]
+            forces = _forces(objective, compared)
+            mass, met = mass + forces.mass, met + len(rows)
+            strength, mean = forces.geometric_mean(), forces.mean()
+            if not bool(new.all()):
+                strength.masked_fill_(~new, 0.0)
+                mean.masked_fill_(~new, 0.0)
+            row_force.index_add_(0, rows, mean.sum(dim=1, dtype=torch.float64))
+            best, places = chunked_topk(strength, min(keep, len(columns)))
+            places = places.clamp_min(0)
+            merged = torch.cat([push[rows], best], dim=1).topk(keep, dim=1)
+            push[rows] = merged.values
+            others = columns[places].masked_fill(best <= 0, -1)
+            for so_far, of_best in ((partners, others), (force, mean.gather(1, places))):
+                candidates = torch.cat([so_far[rows], of_best], dim=1)
+                so_far[rows] = candidates.gather(1, merged.indices)
+            advance(int(new.expand(len(rows), -1).sum()))
+    return _book(partners, push, force, row_force, mass / met)
+
+
+def _book(partners: Tensor, push: Tensor, force: Tensor, row_force: Tensor, unit: float) -> Ledger:
+    unit = unit or 1.0
+    push, force, row_force = push / unit, force / unit, row_force / unit
+    return Ledger(partners.numpy(), push.numpy(), force.numpy(), row_force.numpy(), unit)
+
+
 def _rectangles(order: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Yield anchors, rows to compare them with (their own first), and which pairs are new."""
     for rows in order.tensor_split(-(-len(order) // _ANCHORS)):
@@ -201,8 +197,8 @@ def _squares(order: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         yield block, block, torch.ones(len(block), len(block), dtype=torch.bool)
         for other in blocks[number + 1 :]:
             rows = torch.cat([block, other])
-            first = torch.arange(len(rows)) < len(block)
-            yield rows, rows, first[:, None] != first
+            is_first = torch.arange(len(rows)) < len(block)
+            yield rows, rows, is_first[:, None] != is_first
 
 
 def _directions(embedded: Embedded, rows: Tensor, columns: Tensor, *, grouped: bool) -> list[Views]:
@@ -212,25 +208,45 @@ def _directions(embedded: Embedded, rows: Tensor, columns: Tensor, *, grouped: b
     return [Views(a[rows], p[columns], groups=groups), Views(p[rows], a[columns], groups=groups)]
 
 
-def _pushes(objective: Objective, pairs: Pairs) -> tuple[Tensor, Tensor]:
-    """Return GD_i W_ij of every row on every anchor, and the sum of each anchor's weights."""
-    terms = objective.components(pairs)
-    weight = terms.weight.clamp_min(0)
-    width = len(pairs.views.positives)
-    if terms.against == "both":
-        weight = weight[:, :width] + weight[:, width:]
-    return terms.dissipation[:, None] * weight, weight.sum(dim=1)
+@dataclass(frozen=True)
+class _Forces:
+    """The forces GD_i W_ij of c rows on n rows, n x c, and the sum of all weights W_ij."""
+
+    on_anchors: Tensor
+    on_positives: Tensor
+    mass: float
+
+    def geometric_mean(self) -> Tensor:
+        return (self.on_anchors * self.on_positives).sqrt_()
+
+    def mean(self) -> Tensor:
+        return (self.on_anchors + self.on_positives).div_(2)
+
+    def last(self, k: int) -> "_Forces":
+        return _Forces(self.on_anchors[:, -k:], self.on_positives[:, -k:], self.mass)
+
+    def alone(self) -> Tensor:
+        """Estimate each row's push if the other rows were not in the softmax's denominator."""
+        pushes = torch.ones_like(self.on_anchors)
+        for force in (self.on_anchors, self.on_positives):
+            rest = (self.mass / len(force) - force.sum(dim=1, keepdim=True)).clamp_min(0)
+            pushes *= force / (rest + force).clamp_min(1e-12)
+        return pushes.sqrt_()
 
 
-def _likely_partners(embedded: Embedded, near: Near, keep: int) -> Tensor:
-    """Return the rows that are likely to push each row most, n x keep; -1 for none."""
-    # These are nearest by the cosine of either row's anchor with the other's positive, summed over
-    # both rows. The push of two rows on each other grows with this sum.
-    partners = torch.full((len(embedded), keep), -1)
-    for rows, others, (_, _, to_positive, to_anchor) in near_rows(embedded, near):
-        best = (to_positive + to_anchor).topk(min(keep, others.shape[1]), dim=1)
-        partners[rows, : best.indices.shape[1]] = others.gather(1, best.indices)
-    return partners
+def _forces(objective: Objective, compared: Iterable[Pairs]) -> _Forces:
+    """Return the forces in the pairs of both ``_directions``; ``mass`` is a mean over both."""
+    forces, mass = [], 0.0
+    for pairs in compared:
+        terms = objective.components(pairs)
+        weight = terms.weight.clamp_min(0)
+        if terms.against == "both":
+            width = len(pairs.views.positives)
+            weight = weight[:, :width] + weight[:, width:]
+        forces.append(terms.dissipation[:, None] * weight)
+        mass += float(weight.sum(dim=1).sum())
+    on_anchors, on_positives = forces
+    return _Forces(on_anchors, on_positives, mass / 2)
 
 
 class _WithoutSame(EagerPairs):
@@ -253,17 +269,15 @@ class _WithoutSame(EagerPairs):
         return self._masks[against]
 
 
-class _WithGiven(EagerPairs):
-    """Pairs with other additional negatives for each anchor, given by n x q similarities."""
-
-    def __init__(self, pairs: Pairs, others: Tensor) -> None:
-        super().__init__(pairs.views)
-        shared = pairs.views.anchors @ pairs.views.positives.T
-        self._matrices["cross", False] = torch.cat([shared, others], dim=1)
-
-    def nearest(self, k: int, against: Against = "cross") -> Tensor:
-        # for objectives that mix vectors, which the given rows do not have here
-        return EagerPairs(replace(self.views, negatives=None)).nearest(k, against)
+def _likely_partners(embedded: Embedded, near: Near, keep: int) -> Tensor:
+    """Return the rows that are likely to push each row most, n x keep; -1 for none."""
+    # These are nearest by the cosine of either row's anchor with the other's positive, summed over
+    # both rows. The push of two rows on each other grows with this sum.
+    partners = torch.full((len(embedded), keep), -1)
+    for rows, others, (_, _, to_positive, to_anchor) in near_rows(embedded, near):
+        best = (to_positive + to_anchor).topk(min(keep, others.shape[1]), dim=1).indices
+        partners[rows, : best.shape[1]] = others.gather(1, best)
+    return partners
 
 
 def _of_near_rows(embedded: Embedded, objective: Objective, near: Tensor, seed: int) -> Ledger:
@@ -274,70 +288,80 @@ def _of_near_rows(embedded: Embedded, objective: Objective, near: Tensor, seed: 
     n, keep = near.shape
     push, force = embedded.anchors.new_zeros(2, n, keep)
     row_force, mass = torch.zeros(n, dtype=torch.float64), 0.0
-    strong = torch.zeros(n, keep, dtype=torch.bool)
+    is_strong = torch.zeros(n, keep, dtype=torch.bool)
     draw = torch.Generator().manual_seed(seed)
     order = torch.from_numpy(Order(n, seed, 0)[np.arange(n)])
-    with bar(n, "push", "rows") as done:
+    with bar(n, "push", "rows") as advance:
         for rows in order.split(max(1, _COLUMNS // keep)):
-            strength, mean, total, alone = _compare_with_sample(
-                embedded, objective, draw, rows, near[rows], _DRAWN
-            )
-            push[rows], force[rows], strong[rows] = strength, mean[:, -keep:], alone >= _AGAIN
-            row_force[rows], mass = mean.double().sum(dim=1), mass + total
-            done(len(rows))
-    again = strong.nonzero()
+            forces = _sample(embedded, objective, rows, near[rows], _DRAWN, draw)
+            of_near, mean = forces.last(keep), forces.mean()
+            push[rows], force[rows] = of_near.geometric_mean(), mean[:, -keep:]
+            row_force[rows] = mean.sum(dim=1, dtype=torch.float64)
+            is_strong[rows] = of_near.alone() >= _AGAIN
+            mass += forces.mass
+            advance(len(rows))
+    again = is_strong.nonzero()
     again = again[torch.randperm(len(again), generator=draw)]
-    with bar(len(again), "push of one", "pairs") as done:
+    with bar(len(again), "push of one", "pairs") as advance:
         for piece in again.split(_ANCHORS) if len(again) else ():
             rows, slots = piece.unbind(dim=1)
-            own, count = near[rows, slots][:, None], _COLUMNS - len(rows)
-            strength, mean, *_ = _compare_with_sample(embedded, objective, draw, rows, own, count)
-            push[rows, slots], force[rows, slots] = strength[:, 0], mean[:, -1]
-            done(len(rows))
+            given = near[rows, slots][:, None]
+            forces = _sample(embedded, objective, rows, given, _COLUMNS - len(rows), draw).last(1)
+            push[rows, slots] = forces.geometric_mean().squeeze(1)
+            force[rows, slots] = forces.mean().squeeze(1)
+            advance(len(rows))
     push, places = push.sort(dim=1, descending=True, stable=True)
-    near = near.gather(1, places).masked_fill_(push <= 0, -1)
-    return _book(near, push, force.gather(1, places), row_force, mass / n)
+    partners = near.gather(1, places).masked_fill_(push <= 0, -1)
+    return _book(partners, push, force.gather(1, places), row_force, mass / n)
 
 
-def _compare_with_sample(
+def _sample(
     embedded: Embedded,
     objective: Objective,
-    draw: torch.Generator,
     rows: Tensor,
-    own: Tensor,
+    given: Tensor,
     count: int,
-) -> tuple[Tensor, Tensor, float, Tensor]:
-    """Compare n rows with each other, with ``count`` random rows, and each row with given rows.
+    draw: torch.Generator,
+) -> _Forces:
+    """Return the forces on n rows: of each other, of ``count`` random rows, of k ``given`` rows.
 
-    A row may occur several times. Return four values: push of the given rows ``own`` (n x k; -1 for
-    none), force of all (n x m), sum of all weights, and an estimate (n x k) of the push of each
-    given row without the other given rows, whose share is removed from the softmax's denominator.
-    1 is the largest possible push.
+    A row may occur several times. ``given`` is n x k (-1: no row); its forces are the last k.
     """
-    keep = own.shape[1]
+    k = given.shape[1]
     drawn = torch.randint(len(embedded), (count,), generator=draw).unique()
     columns = torch.cat([rows, drawn[~torch.isin(drawn, rows)]])
-    # given rows that are also among ``columns``
-    twice = (own[:, :, None] == columns).any(dim=1)
-    again = torch.ones(len(rows), dtype=torch.bool)
-    again[torch.from_numpy(np.unique(rows, return_index=True)[1])] = False
-    twice[:, : len(rows)] |= again & ~torch.eye(len(rows), dtype=torch.bool)
+    excluded = _excluded(embedded, rows, columns, given)
+    compared = []
+    both = _directions(embedded, rows, columns, grouped=True)
+    for views, others in zip(both, (embedded.positives, embedded.anchors), strict=True):
+        # k columns, whose similarities ``_WithGiven`` replaces by those of the given rows
+        pairs = objective.compare(replace(views, negatives=others[:k]), "eager")
+        to_given = torch.einsum("nd,nkd->nk", pairs.views.anchors, unit(others[given]))
+        pairs = _WithGiven(pairs, to_given.masked_fill_(given < 0, -torch.inf))
+        pairs.similarity()[:, : len(columns)].masked_fill_(excluded, -torch.inf)
+        compared.append(pairs)
+    return _forces(objective, compared)
+
+
+def _excluded(embedded: Embedded, rows: Tensor, columns: Tensor, given: Tensor) -> Tensor:
+    """Return which columns a row does not meet: given rows, repeated rows and rows of its texts."""
+    excluded = (given[:, :, None] == columns).any(dim=1)
+    is_repeated = torch.ones(len(rows), dtype=torch.bool)
+    is_repeated[torch.from_numpy(np.unique(rows, return_index=True)[1])] = False
+    excluded[:, : len(rows)] |= is_repeated & ~torch.eye(len(rows), dtype=torch.bool)
     if embedded.texts is not None:
-        twice[:, : len(columns)] |= embedded.same(rows, columns) & (rows[:, None] != columns)
-    both: list[tuple[Tensor, Tensor]] = []
-    for views in _directions(embedded, rows, columns, grouped=True):
-        vectors = embedded.positives if not both else embedded.anchors
-        views = replace(views, negatives=vectors[:keep])
-        pairs = objective.compare(views, "eager")
-        others = torch.einsum("nd,nkd->nk", pairs.views.anchors, unit(vectors[own]))
-        pairs = _WithGiven(pairs, others.masked_fill_(own < 0, -torch.inf))
-        pairs.similarity()[:, : len(columns)].masked_fill_(twice, -torch.inf)
-        both.append(_pushes(objective, pairs))
-    mass = sum(float(of[1].sum()) for of in both) / 2
-    first, second = (of[0] for of in both)
-    strength = (first * second)[:, -keep:].sqrt_()
-    alone = torch.ones_like(strength)
-    for part in (first[:, -keep:], second[:, -keep:]):
-        rest = (mass / len(rows) - part.sum(dim=1, keepdim=True)).clamp_min(0)
-        alone *= part / (rest + part).clamp_min(1e-12)
-    return strength, first.add_(second).div_(2), mass, alone.sqrt_()
+        excluded |= embedded.same(rows, columns) & (rows[:, None] != columns)
+    return excluded
+
+
+class _WithGiven(EagerPairs):
+    """Pairs with other additional negatives for each anchor, given by n x k similarities."""
+
+    def __init__(self, pairs: Pairs, to_given: Tensor) -> None:
+        super().__init__(pairs.views)
+        shared = pairs.views.anchors @ pairs.views.positives.T
+        self._matrices["cross", False] = torch.cat([shared, to_given], dim=1)
+
+    def nearest(self, k: int, against: Against = "cross") -> Tensor:
+        # for objectives that mix vectors, which the given rows do not have here
+        return EagerPairs(replace(self.views, negatives=None)).nearest(k, against)
