@@ -7,7 +7,7 @@ these scores of the model before training, of the best step and of the last step
 
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -17,7 +17,6 @@ import numpy as np
 from isotrope.core.documents import open_arrays
 from isotrope.core.errors import InputError, place
 from isotrope.core.files import atomic_replace
-from isotrope.core.legible import shortened
 from isotrope.core.run_folder import RunFolder
 from isotrope.measures.bootstrap import (
     LEVEL,
@@ -33,7 +32,6 @@ from isotrope.measures.bootstrap import (
 
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, EOFError, zlib.error, zipfile.BadZipFile)
 
-_SIDES = ("before", "after")
 _FOR_ERRORS = 400  # resamples for a standard error that is right to 4%
 
 Outcome = Literal["improved", "within noise", "worse", "not known"]
@@ -226,44 +224,6 @@ def judgement_of(folder: Path, details: Mapping[str, Any] | None) -> Judgement |
             raise InputError(f"{place(RunFolder(folder).result)}: {error.problem}") from error
     path = RunFolder(folder).dev
     return judge(DevHistory.load(path)) if path.is_file() else None
-
-
-def refit_line(details: Mapping[str, Any]) -> str:
-    """Return a sentence on the second training, which used all records; "" if there was none."""
-    if (second := details.get("refit")) is None:
-        return ""
-    return (
-        "the saved weights are the mean of this model and of a second model, which was trained on "
-        f"all {second['records']:,} records, so no record is left to score the saved weights on"
-    )
-
-
-def learnt(details: Mapping[str, Any], run: str) -> Iterator[str]:
-    """Yield lines on the changes that a training made, and on what to do next.
-
-    Args:
-        details: ``details`` of the run's Result.
-        run: The folder of the run, as a word of a command.
-    """
-    if queries := details.get("queries"):
-        ranked = "MRR@10" in details["dev"]["name"]  # then 1 divided by a score is a rank
-        what = "a higher rank" if ranked else "a better score"
-        worst = "; the largest falls:" if queries["worst"] else ""
-        yield (
-            f"of {queries['all']} dev queries, {queries['better']} have {what} than before and "
-            f"{queries['worse']} a {'lower' if ranked else 'worse'} one{worst}"
-        )
-        for one in queries["worst"]:
-            scores = [one[at] for at in _SIDES]
-            ranks = [f"rank {1 / s:.0f}" if s else "beyond rank 10" for s in scores if ranked]
-            before, after = ranks or [f"{score:.2f}" for score in scores]
-            yield f"  {before} to {after}: {shortened(one['query'])}"
-    share = details.get("kept")
-    if share is not None:
-        correlation = f"correlation {share / 100:.2f} (1: no change; a lower --between raises it)"
-        yield f"similarities of general sentences before and after training: {correlation}"
-    if line := details.get("next"):
-        yield line.replace("RUN", run)
 
 
 def _differences(history: DevHistory, start: int, others: list[int]) -> dict[int, dict[str, float]]:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from isotrope.core.errors import InputError
+from isotrope.core.legible import shortened
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.table import TitledTable
 from isotrope.diagnostics.metrics import METRICS
 from isotrope.evaluation.dispatch import store_folder, stored_file
 from isotrope.evaluation.tables import in_percent
-from isotrope.measures.judgement import learnt, refit_line
 from isotrope.reports.runs import Run
 
 _COMPARED = {metric.column: metric for metric in METRICS if metric.heading}
@@ -125,10 +125,52 @@ def differing(runs: Sequence[Run]) -> list[str]:
 
 def changes(run: Run) -> list[str]:
     """Return lines on what a training changed, and on what to do next."""
+    if run.result is None:
+        return []
     try:
-        return list(learnt(run.result.details, shlex.quote(str(run.folder)))) if run.result else []
+        return list(lines_on_changes(run.result.details, shlex.quote(str(run.folder))))
     except (KeyError, TypeError, ValueError, AttributeError):  # an edited result
         return []
+
+
+def line_on_refit(details: Mapping[str, Any]) -> str:
+    """Return a sentence on the second training, which used all records; "" if there was none."""
+    if (second := details.get("refit")) is None:
+        return ""
+    return (
+        "the saved weights are the mean of this model and of a second model, which was trained on "
+        f"all {second['records']:,} records, so no record is left to score the saved weights on"
+    )
+
+
+def lines_on_changes(details: Mapping[str, Any], run: str) -> Iterator[str]:
+    """Yield lines on the changes that a training made, and on what to do next.
+
+    Args:
+        details: ``details`` of the run's Result.
+        run: The folder of the run, as a word of a command.
+    """
+    if queries := details.get("queries"):
+        ranked = "MRR@10" in details["dev"]["name"]  # then 1 divided by a score is a rank
+        what = "a higher rank" if ranked else "a better score"
+        worst = "; the largest falls:" if queries["worst"] else ""
+        yield (
+            f"of {queries['all']} dev queries, {queries['better']} have {what} than before and "
+            f"{queries['worse']} a {'lower' if ranked else 'worse'} one{worst}"
+        )
+        worded = _rank if ranked else "{:.2f}".format
+        for fall in queries["worst"]:
+            before, after = worded(fall["before"]), worded(fall["after"])
+            yield f"  {before} to {after}: {shortened(fall['query'])}"
+    if (share := details.get("kept")) is not None:
+        correlation = f"correlation {share / 100:.2f} (1: no change; a lower --between raises it)"
+        yield f"similarities of general sentences before and after training: {correlation}"
+    if line := details.get("next"):
+        yield line.replace("RUN", run)
+
+
+def _rank(reciprocal: float) -> str:
+    return f"rank {1 / reciprocal:.0f}" if reciprocal else "beyond rank 10"
 
 
 def evaluated(runs: Sequence[Run]) -> list[TitledTable]:
@@ -186,7 +228,7 @@ def verdict(run: Run) -> str:
     state = "Your own training loop, up to" if run.foreign else "In progress (or stopped) at"
     lead = "" if run.finished else f"{state} step {run.steps.max(initial=0.0):,.0f}: "
     if run.judgement is not None:
-        second = refit_line(run.result.details) if run.result else ""
+        second = line_on_refit(run.result.details) if run.result else ""
         text = "; ".join(filter(None, (run.judgement.sentence, second)))
     elif best is None:
         text = f"no {_score_name(run)} was measured."

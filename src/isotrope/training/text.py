@@ -39,10 +39,11 @@ from isotrope.encoders.sentence import DOCUMENTS, SentenceEncoder
 from isotrope.encoders.shared_norm import share_statistics
 from isotrope.evaluation.dev_score import DevMetric, dev_metric_of_file
 from isotrope.evaluation.retrieval import own_prompts
-from isotrope.measures.judgement import DevHistory, Judgement, learnt, refit_line
+from isotrope.measures.judgement import DevHistory, Judgement
 from isotrope.paradigm import registry
 from isotrope.paradigm.declared import objectives_by_dataset
 from isotrope.paradigm.objective import Objective
+from isotrope.reports.comparison import line_on_refit, lines_on_changes
 from isotrope.training import changes
 from isotrope.training.auto_recipe import with_recipe
 from isotrope.training.auto_temperature import with_temperature
@@ -488,7 +489,7 @@ def summary(outcome: Outcome) -> str:
         else ""
     )
     own = shlex.quote(str(outcome.output))
-    lines = [*learnt(outcome.result.details, own), refit_line(outcome.result.details)]
+    lines = [*lines_on_changes(outcome.result.details, own), line_on_refit(outcome.result.details)]
     notes = "".join(f"{line}\n" for line in lines if line)
     unit, rate = outcome.result.details["data"]["unit"], metrics["samples_per_second"]
     speed = f", {rate or 0:.0f} {unit}/s"
