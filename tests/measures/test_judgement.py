@@ -237,7 +237,7 @@ def test_the_original_model_is_saved_unless_another_is_clearly_better(
     found = DevHistory(NAME, "original")
     for step, items in ((0, start), (9, start + rise + rng.normal(0, 0.1, 100))):
         found.add(step, DevEvaluation(100 * float(items.mean()), items))
-    assert found.best == saved
+    assert found.chosen_step() == saved
 
 
 def test_a_step_that_is_saved_in_place_of_the_original_stays_until_a_clearer_one() -> None:
@@ -245,8 +245,8 @@ def test_a_step_that_is_saved_in_place_of_the_original_stays_until_a_clearer_one
     for step, gain, noise in ((0, 0.0, 0.0), (5, 0.1, 0.0), (9, 0.12, 1.0), (12, 0.05, 0.0)):
         items = 0.3 + gain + noise * np.tile([-0.5, 0.5], 50)
         found.add(step, DevEvaluation(100 * float(items.mean()), items))
-    assert found.best == 5
-    assert found.highest == 9
+    assert found.chosen_step() == 5
+    assert found.highest_step == 9
 
 
 @pytest.mark.parametrize(("drop", "saved"), [(0.0, 9), (0.016, 9), (0.03, 0), (0.3, 0)])
@@ -255,7 +255,7 @@ def test_the_trained_model_is_saved_unless_it_is_clearly_worse(drop: float, save
     found = DevHistory(NAME, "trained")
     for step, items in ((0, np.full(80, 0.5)), (9, 0.5 - drop + noise - noise.mean())):
         found.add(step, DevEvaluation(100 * float(items.mean()), items))
-    assert found.best == saved
+    assert found.chosen_step() == saved
     assert judge(found).numbers["saved"]["step"] == saved
 
 
@@ -266,7 +266,7 @@ def test_the_same_rule_holds_for_a_correlation(shift: float, saved: int) -> None
     found = DevHistory("dev STS", "trained")
     found.add(0, before)
     found.add(9, after)
-    assert found.best == saved
+    assert found.chosen_step() == saved
 
 
 def test_only_at_the_end_is_the_trained_model_chosen(tmp_path: Path) -> None:
@@ -276,7 +276,10 @@ def test_only_at_the_end_is_the_trained_model_chosen(tmp_path: Path) -> None:
         items[::2] += 0.1
         found.add(step, DevEvaluation(100 * float(items.mean()), items))
         found.ended = step == 8
-        assert (found.best, found.highest) == (0, 0)  # within noise, but step 8 is to come
+        assert (found.chosen_step(), found.highest_step) == (
+            0,
+            0,
+        )  # within noise, but step 8 is to come
     found.ended = False
     found.save(RunFolder(tmp_path).dev)
     assert not DevHistory.load(RunFolder(tmp_path).dev).ended

@@ -31,11 +31,15 @@ from isotrope.measures.bootstrap import (
 )
 
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, EOFError, zlib.error, zipfile.BadZipFile)
-
 _FOR_ERRORS = 400  # resamples for a standard error that is right to 4%
+_START_SAVED = "the saved model is the one before training"
+_Numbers = dict[str, dict[str, float]]
 
 Outcome = Literal["improved", "within noise", "worse", "not known"]
 Saved = Literal["best", "trained", "original", "last"]
+
+EASY = 90.0
+"""A score before training from which few held-out texts show no gain."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,7 @@ class DevHistory:
     """The stored evaluations of a run: the first, the best and the newest.
 
     Attributes:
+        name: Name of the score, with which a judgement's sentence begins.
         saved: Step whose model is saved. ``best``: the step with the best score. ``last``: the last
             step. ``trained``: the best step. If this is the first step, the last step is saved,
             unless its score is lower by over two standard errors. ``original``: the first step,
@@ -79,28 +84,33 @@ class DevHistory:
         """Store an evaluation; the first, the best and the newest of all evaluations are kept."""
         self.scores[step] = evaluation.value
         self.evaluations = {**self.evaluations, step: evaluation}
-        wanted = {min(self.scores), self.highest, self.best, step}
+        wanted = {min(self.scores), self.highest_step, self.chosen_step(), step}
         self.evaluations = {s: e for s, e in self.evaluations.items() if s in wanted}
 
     @property
-    def highest(self) -> int:
+    def highest_step(self) -> int:
         """The earliest step with the best score."""
         return max(self.scores, key=lambda step: (self.scores[step], -step))
 
-    @property
-    def best(self) -> int:
-        """The step with the best score, or the step that ``trained`` or ``original`` chooses."""
-        best, first, last = self.highest, min(self.scores), max(self.scores)
+    def chosen_step(self) -> int:
+        """Return the step with the best score, or that which ``trained`` or ``original`` chooses.
+
+        Both rules need the standard errors of score differences, from a bootstrap.
+        """
+        highest, first, last = self.highest_step, min(self.scores), max(self.scores)
         if self.saved == "original" and first in self.evaluations:
+            # the first step has a gain of 0, so another step needs a gain above two errors
             return max(sorted(self.evaluations), key=lambda step: self._gain(step, -2))
-        rule = self.saved == "trained" and self.ended and {first, last} <= {*self.evaluations}
-        return last if rule and best == first and self._gain(last, 2) >= 0 else best
+        if self.saved != "trained" or not self.ended or highest != first:
+            return highest
+        known = first in self.evaluations and last in self.evaluations
+        return last if known and self._gain(last, 2) >= 0 else highest
 
     def _gain(self, step: int, errors: int) -> float:
         """Return how much a score is higher than the first, plus so many standard errors."""
-        used = [self.evaluations[min(self.scores)], self.evaluations[step]]
-        before, after = _draws(used, _FOR_ERRORS)
-        return float(used[1].value - used[0].value + errors * (after - before).std())
+        compared = [self.evaluations[min(self.scores)], self.evaluations[step]]
+        before, after = _draws(compared, _FOR_ERRORS)
+        return float(compared[1].value - compared[0].value + errors * (after - before).std())
 
     def save(self, path: Path) -> None:
         """Write the file of a run folder atomically."""
@@ -148,10 +158,6 @@ class DevHistory:
         return cls(name, saved, known, evaluations, bool(arrays.get("ended", True)))
 
 
-EASY = 90.0
-"""A score before training from which few held-out texts show no gain."""
-
-
 @dataclass(frozen=True)
 class Judgement:
     """Whether training helped.
@@ -195,19 +201,20 @@ def judge(history: DevHistory) -> Judgement:
     includes the effect of the choice of examples, but not of the step or the seed. To compare on
     other data, use ``isotrope evaluate --compare``.
     """
-    steps = sorted(history.evaluations)
-    start, last = steps[0], steps[-1]
-    saved = last if history.saved == "last" else history.best
-    numbers = {"start": {"step": start, "score": history.evaluations[start].value}}
+    start, last = min(history.evaluations), max(history.evaluations)
+    scores = {step: evaluation.value for step, evaluation in history.evaluations.items()}
+    numbers: _Numbers = {"start": {"step": start, "score": scores[start]}}
     if last == start:
-        words = f"{history.name} was {history.evaluations[start].value:.2f} at step {start}"
-        return Judgement("not known", f"{words}, and no later step has been scored yet", numbers)
-    others = sorted({saved, last} - {start})
-    differences = _differences(history, start, others)
-    for what, step in (("saved", saved), ("last", last)):
-        score = history.evaluations[step].value
-        numbers[what] = {"step": step, "score": score, **differences.get(step, {})}
-    return _in_words(history, numbers)
+        return Judgement("not known", _not_known(history, numbers), numbers)
+    saved = last if history.saved == "last" else history.chosen_step()
+    differences = _differences(history, start, sorted({saved, last} - {start}))
+    numbers["saved"] = {"step": saved, "score": scores[saved], **differences.get(saved, {})}
+    numbers["last"] = {"step": last, "score": scores[last], **differences[last]}
+    if _rose(numbers["saved"]):
+        return Judgement("improved", _improved(history, numbers), numbers)
+    if _fell(numbers["last"]):
+        return Judgement("worse", _worse(history, numbers), numbers)
+    return Judgement("within noise", _within_noise(history, numbers), numbers)
 
 
 def judgement_of(folder: Path, details: Mapping[str, Any] | None) -> Judgement | None:
@@ -228,16 +235,16 @@ def judgement_of(folder: Path, details: Mapping[str, Any] | None) -> Judgement |
 
 def _differences(history: DevHistory, start: int, others: list[int]) -> dict[int, dict[str, float]]:
     """Return for each step of ``others`` the difference of its score from the start's score."""
-    used = [history.evaluations[step] for step in (start, *others)]
-    rows, draws = [evaluation.items for evaluation in used], _draws(used, RESAMPLES)
-    differences = {
-        step: {"difference": evaluation.value - used[0].value, **interval(row - draws[0])}
-        for step, evaluation, row in zip(others, used[1:], draws[1:], strict=True)
-    }
-    changed = [int((scores != rows[0]).sum()) for scores in rows[1:]]
-    values = [p_value(row - draws[0], n) for row, n in zip(draws[1:], changed, strict=True)]
-    for step, p, n in zip(others, holm(values), changed, strict=True):
-        differences[step] |= {"p": p, "changed": n}
+    evaluations = [history.evaluations[step] for step in (start, *others)]
+    before, *after = evaluations
+    draws_before, *draws_after = _draws(evaluations, RESAMPLES)
+    changed = [int((evaluation.items != before.items).sum()) for evaluation in after]
+    shifts = [draws - draws_before for draws in draws_after]
+    p_values = holm([p_value(shift, n) for shift, n in zip(shifts, changed, strict=True)])
+    differences = {}
+    for i, (step, evaluation) in enumerate(zip(others, after, strict=True)):
+        change = {"difference": evaluation.value - before.value, **interval(shifts[i])}
+        differences[step] = {**change, "p": p_values[i], "changed": changed[i]}
     return differences
 
 
@@ -250,59 +257,84 @@ def _draws(evaluations: list[DevEvaluation], resamples: int) -> np.ndarray:
     return 100 * bootstrap_spearman(rows, gold, blocks)
 
 
-def _measurable(number: Mapping[str, float], sign: int) -> bool:
-    """Whether a difference is more than noise and has this sign."""
-    return number.get("p", 1.0) <= 1 - LEVEL and sign * number["difference"] > 0
+def _rose(number: Mapping[str, float]) -> bool:
+    """Whether a score is higher than the start's, by more than noise."""
+    return number.get("p", 1.0) <= 1 - LEVEL and number["difference"] > 0
 
 
-def _in_words(history: DevHistory, numbers: dict[str, dict[str, float]]) -> Judgement:
-    """Return the outcome with a sentence that has its numbers."""
-    start, saved, last = (numbers[what] for what in ("start", "saved", "last"))
-    began, fell = f"{start['score']:.2f}", _measurable(last, -1)
-    chosen = history.saved != "last" and len(history.scores) > 2
-    how = "this step was saved" + (", and the same dev set chose it" if chosen else "")
-    if history.saved == "trained" and saved["step"] == last["step"]:  # a second model may follow
-        how = "the last step"
-    saved_score = _score_text(saved, how)
-    last_score = _score_text(last, "the last step, which was not saved")
-    if _measurable(saved, 1):
-        rest = _unsaved_best(history, saved)
-        if fell:
-            rest = f"; the end was worse than the start: {last_score}"
-        sentence = (
-            f"training improved the model: {history.name} rose from {began} to {saved_score}{rest}"
-        )
-        return Judgement("improved", sentence, numbers)
-    outcome: Outcome = "worse" if fell else "within noise"
-    judged_score, rest = saved_score, _unsaved_best(history, saved)
-    if saved["step"] == start["step"]:
-        judged_score, rest = last_score, "; the saved model is the one before training"
-    elif fell and saved["step"] != last["step"]:
-        judged_score, rest = last_score, f"; the saved model is another: {saved_score}"
-    lead = "training made the model worse" if fell else outcome
-    if outcome == "within noise" and start["score"] >= EASY and history.name.startswith("held-out"):
-        rest += "; so high a score can hardly rise, so score both models on all your texts, too"
-    sentence = f"{lead}: {history.name} was {began} at the start and {judged_score}{rest}"
-    return Judgement(outcome, sentence, numbers)
+def _fell(number: Mapping[str, float]) -> bool:
+    """Whether a score is lower than the start's, by more than noise."""
+    return number.get("p", 1.0) <= 1 - LEVEL and number["difference"] < 0
 
 
-def _score_text(number: Mapping[str, float], how: str) -> str:
-    """Return a score with its step, and its difference to the start with the interval."""
-    change = ""
-    if "difference" in number:
-        low, high = number["low"], number["high"]
-        change = f"{number['difference']:+.2f}, {LEVEL:.0%} interval {low:+.2f} to {high:+.2f}"
-        if low * high > 0 and number["p"] > 1 - LEVEL:  # the interval is not corrected
-            few = f": only {number['changed']:.0f} scores changed"
-            why = few if number["changed"] < 10 else " after Holm's correction"
-            change += f", but p is {shown_p(number['p'])}{why}"
-        change += "; "
-    return f"{number['score']:.2f} at step {number['step']:,.0f} ({change}{how})"
+def _not_known(history: DevHistory, numbers: _Numbers) -> str:
+    score, step = numbers["start"]["score"], numbers["start"]["step"]
+    return f"{history.name} was {score:.2f} at step {step}, and no later step has been scored yet"
 
 
-def _unsaved_best(history: DevHistory, saved: Mapping[str, float]) -> str:
-    """Return a sentence on a better step that is not the saved one."""
-    best = history.best
-    if history.saved != "last" or best == saved["step"]:
+def _improved(history: DevHistory, numbers: _Numbers) -> str:
+    start, saved = numbers["start"]["score"], _saved_score(history, numbers)
+    sentence = f"training improved the model: {history.name} rose from {start:.2f} to {saved}"
+    if _fell(numbers["last"]):
+        sentence += f"; the end was worse than the start: {_last_score(numbers)}"
+    return sentence
+
+
+def _worse(history: DevHistory, numbers: _Numbers) -> str:
+    start, saved, last = (numbers[which]["step"] for which in ("start", "saved", "last"))
+    if saved == last:
+        end = _saved_score(history, numbers)
+    elif saved == start:
+        end = f"{_last_score(numbers)}; {_START_SAVED}"
+    else:
+        other = _saved_score(history, numbers)
+        end = f"{_last_score(numbers)}; the saved model is another: {other}"
+    was = f"{history.name} was {numbers['start']['score']:.2f} at the start"
+    return f"training made the model worse: {was} and {end}"
+
+
+def _within_noise(history: DevHistory, numbers: _Numbers) -> str:
+    start = numbers["start"]
+    if numbers["saved"]["step"] == start["step"]:
+        end = f"{_last_score(numbers)}; {_START_SAVED}"
+    else:
+        end = _saved_score(history, numbers)
+    if start["score"] >= EASY and history.name.startswith("held-out"):
+        end += "; so high a score can hardly rise, so score both models on all your texts, too"
+    return f"within noise: {history.name} was {start['score']:.2f} at the start and {end}"
+
+
+def _saved_score(history: DevHistory, numbers: _Numbers) -> str:
+    """Return the score of the saved step, with the rule that chose the step."""
+    saved, highest = numbers["saved"], history.highest_step
+    if history.saved == "trained" and saved["step"] == numbers["last"]["step"]:
+        return _score_text(saved, "the last step")  # its mean with a second model may be saved
+    if history.saved != "last":
+        chosen = ", and the same dev set chose it" if len(history.scores) > 2 else ""
+        return _score_text(saved, f"this step was saved{chosen}")
+    text = _score_text(saved, "this step was saved")
+    if highest != saved["step"]:
+        text += f"; the highest was {history.scores[highest]:.2f} at step {highest:,}, not saved"
+    return text
+
+
+def _last_score(numbers: _Numbers) -> str:
+    return _score_text(numbers["last"], "the last step, which was not saved")
+
+
+def _score_text(number: Mapping[str, float], remark: str) -> str:
+    """Return a score with its step, its difference to the start with the interval, and a remark."""
+    return f"{number['score']:.2f} at step {number['step']:,.0f} ({_change(number)}{remark})"
+
+
+def _change(number: Mapping[str, float]) -> str:
+    """Return the difference to the start with its interval; "" for the start itself."""
+    if "difference" not in number:
         return ""
-    return f"; the highest was {history.scores[best]:.2f} at step {best:,}, not saved"
+    low, high = number["low"], number["high"]
+    change = f"{number['difference']:+.2f}, {LEVEL:.0%} interval {low:+.2f} to {high:+.2f}"
+    if low * high > 0 and number["p"] > 1 - LEVEL:  # the interval is not corrected
+        few = f": only {number['changed']:.0f} scores changed"
+        why = few if number["changed"] < 10 else " after Holm's correction"
+        change += f", but p is {shown_p(number['p'])}{why}"
+    return f"{change}; "

@@ -243,7 +243,7 @@ class Dev:
         """Step and score of the best evaluation, the earliest at ties."""
         if not self.scores:
             return None
-        step = self.history.best
+        step = self.history.chosen_step()
         return step, self.scores[step]
 
     @property
@@ -251,7 +251,7 @@ class Dev:
         """Whether the last ``patience`` evaluations gave no new best score."""
         if self.patience is None or not self.scores:
             return False
-        return sum(step > self.history.highest for step in self.scores) >= self.patience
+        return sum(step > self.history.highest_step for step in self.scores) >= self.patience
 
     def judgement(self) -> Judgement:
         """Return whether the training raised the score."""
@@ -277,12 +277,12 @@ class Dev:
         self.history.add(step, evaluation)
         self._mark_end()
         self.metrics.add(step, {self.column: value})
-        if self.keeps_best and self.history.best == step:
+        if self.keeps_best and self.history.chosen_step() == step:
             self.weights[step] = self.keep(step)
         self.history.save(RunFolder(self.metrics.path.parent).dev)
         first = self.scores[min(self.scores)]
         change = "start" if step == 0 else f"{value - first:+.2f} from the start"
-        at = self.history.highest
+        at = self.history.highest_step
         best = f"best {self.scores[at]:.2f} at step {at:,}"
         shown = change if self.history.saved == "trained" else best
         self.metrics.progress.scored(step, f"{self.history.name} {value:.2f}", change, shown)

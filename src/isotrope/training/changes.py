@@ -69,7 +69,7 @@ def kept(before: NDArray[np.float64] | None, encoder: Encoder, history: DevHisto
 
     ``encoder`` is the model of the last step. If the run saved another model, the result is None.
     """
-    if before is None or (history.scores and history.best != max(history.scores)):
+    if before is None or (history.scores and history.chosen_step() != max(history.scores)):
         return None
     return round(100 * spearman(before, similarities(encoder)), 1)
 
@@ -80,9 +80,9 @@ def changed_queries(watch: DevMetric | None, history: DevHistory) -> dict[str, A
     Returns: A dict with ``better``, ``worse``, ``all`` and ``worst``. None if the dev score is not
         a mean over queries, or if the original model was saved.
     """
-    if watch is None or not history.scores or history.best == 0:
+    if watch is None or not history.scores or history.chosen_step() == 0:
         return None
-    steps = (min(history.scores), history.best)
+    steps = (min(history.scores), history.chosen_step())
     before, after = (history.evaluations[step].items for step in steps)
     queries = watch.queries
     if len(queries) != len(before):
@@ -110,7 +110,7 @@ def next_step(
 
     ``longer`` is the advice to train longer, if ``--minutes`` had no time for all steps.
     """
-    if history.scores and history.best == min(history.scores):
+    if history.scores and history.chosen_step() == min(history.scores):
         found = [
             "run `isotrope diagnose RUN` to find out what to change; the trained model is in "
             "RUN/rejected"

@@ -388,7 +388,7 @@ class TextTask(TrainingTask):
         dev, output = self.dev, self.output
         if isinstance(dev.score, str):
             dev.weights[self.module.steps] = self.keep(self.module.steps)
-        elif dev.history.best == 0:
+        elif dev.history.chosen_step() == 0:
             encoder = self.module.encoder
             encoder.save(RunFolder(output).rejected, card=self._card(max(dev.scores), None))
         result = self.result()
