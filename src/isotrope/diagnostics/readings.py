@@ -1,4 +1,4 @@
-"""Numbers and proposed changes that the rules of several verdicts share."""
+"""Numbers of a training that the rules of several verdicts share."""
 
 import statistics
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from isotrope.paradigm.compose import Paradigm, pushes
 from isotrope.paradigm.forms import Derived
 from isotrope.paradigm.graph import number_of
 from isotrope.paradigm.objective import Objective
-from isotrope.paradigm.parts import Component, Dissipation, Margin, Softmax, Weight
+from isotrope.paradigm.parts import Component, Margin, Softmax
 
 _IDEAL = 64  # anchors of the ideal batch: each equals its positive and is orthogonal to all others
 _FALLS = 0.9  # the loss falls if it ends below this share of its start
@@ -22,8 +22,6 @@ _USUAL = 62  # negatives of an anchor in the batches of 32 pairs from which thre
 
 UNREAD = {"unseen", "targets", "broken"}
 """Kinds of losses for which the pairs, or their pull and push, are unknown."""
-
-OF_A_LOOP = "call doctor.anatomy.note(dev=SCORE) after each evaluation; a larger SCORE is better"
 
 
 def further_evidence(
@@ -52,26 +50,6 @@ def loss_falls(case: RunEvidence) -> bool:
     """Return whether the loss at the end is clearly below the first; both may be negative."""
     first, end = case.first("loss"), case.end("loss")
     return first is not None and end is not None and end < first - (1 - _FALLS) * abs(first)
-
-
-def still(case: RunEvidence) -> tuple[str, str] | None:
-    """Return a sign that the weights do not change, and a remedy; None without such a sign."""
-    rates, moved, rate = case.series("learning_rate"), case.settings.get("moved"), case.words.rate
-    if crosses("logged_steps", len(rates or case.rows)):
-        return None
-    if rates and not any(rates):
-        why = "The learning rate was 0 at all logged steps: no weight has changed."
-        return why, case.words.instead(rate, 2e-5, 0.0)
-    if any(loss.get("family") in UNREAD for loss in case.losses):
-        return None  # a loss of 0 has no gradient; another finding names this cause
-    if moved is False:
-        why = "No trained weight has changed since the first measured step."
-        step = f"call optimizer.step() after backward(), with {rate.format('2e-5')}"
-        return why, f"{step} and the parameters of this model"
-    # with a gradient cache, the graph of the loss ends at embeddings
-    shown = moved or loss_falls(case) or len({score for _, score in case.scores}) > 1
-    why = "The loss has not fallen, and its graph does not show whether weights change."
-    return None if shown or case.settings.get("trainer") != "loop" else (why, OF_A_LOOP)
 
 
 def dead_share_after_start(case: RunEvidence) -> float | None:
@@ -118,12 +96,6 @@ def learning_rate(case: RunEvidence) -> float | None:
 def weight_decay(case: RunEvidence) -> float | None:
     """Return the weight decay of a run, set by the user or chosen by ``isotrope train``."""
     return _planned(case, "weight-decay")
-
-
-def lower_rate_flag(case: RunEvidence, divisor: float) -> str:
-    """Return the flag for a lower learning rate."""
-    rate = learning_rate(case)
-    return f"--learning-rate {f'RATE/{divisor:g}' if rate is None else f'{rate / divisor:.2g}'}"
 
 
 def rank_limit(case: RunEvidence) -> int | None:
@@ -215,13 +187,6 @@ def usual_margin(case: RunEvidence) -> float:
     return float(getattr(type(decider(case, "dissipation")), "margin", Margin.margin))
 
 
-def flag(case: RunEvidence, part: str, name: str, value: float) -> str:
-    """Return the flag for the temperature or margin (``name``) of a ``part`` of the gradient."""
-    if isinstance(component := decider(case, part), Dissipation | Weight):
-        return f"--objective.{part} {replace(component, **{name: value}).short()}"
-    return f"--objective.{name} {value:g}"
-
-
 def _planned(case: RunEvidence, name: str) -> float | None:
     value = case.settings.get(name)
     if value is None:
@@ -242,32 +207,6 @@ def of_cosines(case: RunEvidence) -> bool:
     """Return whether a loss compares cosines, and not dot products or distances."""
     radial = case.end("radial")  # None for distances, 0 if all rows have the same length
     return radial == 0 or (radial is None and not case.losses) or summed(case) > 1
-
-
-def larger_batch(case: RunEvidence) -> str:
-    """Propose a batch four times as large, of at least 64 rows, in the words of the trainer."""
-    now = case.batch_size
-    change = case.words.batch.format(max(64, 4 * (now or 16)))
-    change += "" if now is None else f" (now {now})"
-    if case.words.cached and is_contrastive(case):
-        change += case.words.cached.format(max(8, min(32, now or 32)))
-    return change
-
-
-def harder_negatives(case: RunEvidence) -> str:
-    """Propose harder negatives, or twice the temperature (if it is unknown, a larger batch)."""
-    tau = loss_temperature(case)
-    if tau is None:
-        return f"{larger_batch(case)}, or {case.words.negatives}"
-    return f"{case.words.of_temperature(2 * tau, tau)}, or {case.words.harder}"
-
-
-def rate_in_words(case: RunEvidence, factor: float = 0.1) -> str:
-    """Propose ``factor`` times the learning rate, in the words of the trainer."""
-    rate = case.settings.get("learning-rate")
-    if rate is None:
-        return case.words.rate.format("RATE/10")
-    return f"{case.words.rate.format(f'{factor * float(rate):.2g}')} (now {float(rate):g})"
 
 
 def is_contrastive(case: RunEvidence) -> bool:

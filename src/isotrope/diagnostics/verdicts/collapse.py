@@ -5,6 +5,7 @@ import statistics
 from collections.abc import Callable
 
 from isotrope.core.image_methods import METHODS, ImageMethodRecord
+from isotrope.diagnostics import proposals
 from isotrope.diagnostics.evidence import RunEvidence, sane
 from isotrope.diagnostics.findings import Evidence
 from isotrope.diagnostics.metrics import MEASURED
@@ -14,12 +15,10 @@ from isotrope.diagnostics.readings import (
     decider,
     further_evidence,
     learning_rate,
-    lower_rate_flag,
     margin,
     negatives,
     pushing,
     rank_limit,
-    rate_in_words,
     separation,
     temperature,
     weight_decay,
@@ -44,7 +43,7 @@ def _not_finite(case: RunEvidence) -> Found | None:
         (compared("rows_not_finite", broken), *further_evidence(case, **more)),
         "The loss or the embeddings overflowed, or were NaN from the start. Ignore the log from "
         "the step with the first NaN or infinity.",
-        lower_rate_flag(case, 10),
+        proposals.lower_rate_flag(case, 10),
     )
 
 
@@ -86,7 +85,7 @@ def _diverging(case: RunEvidence) -> Found | None:
             rate = learning_rate(case)
             more = further_evidence(case, "uniformity", "norm", "loss", learning_rate=rate)
             detail = f"The steps are too large: {what}."
-            return Found((*evidence, *more), detail, lower_rate_flag(case, 10))
+            return Found((*evidence, *more), detail, proposals.lower_rate_flag(case, 10))
     return None
 
 
@@ -277,7 +276,7 @@ DIVERGING = Verdict(
             unit="times the first value",
         ),
     ),
-    change=Change(loop=rate_in_words),
+    change=Change(loop=proposals.rate_in_trainer),
     explains=("diverging", "collapsed", *DONE, *EFFECTS),
     when=_diverging,
     before_all=_not_finite,
@@ -318,7 +317,7 @@ def _why_collapsed(case: RunEvidence) -> tuple[str, str, tuple[Evidence, ...]]:
         )
         return why, "--objective infonce (until embeddings differ; then your objective again)", ()
     why = "No other setting explains the collapse, so the learning rate is probably too high."
-    return why, lower_rate_flag(case, 10), ()
+    return why, proposals.lower_rate_flag(case, 10), ()
 
 
 def _decayed(case: RunEvidence) -> bool:
@@ -366,7 +365,7 @@ COLLAPSED = Verdict(
             above=5e-3,
         ),
     ),
-    change=Change(loop=rate_in_words),
+    change=Change(loop=proposals.rate_in_trainer),
     explains=(*DONE, *EFFECTS),
     when=_collapsed,
 )

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
+from isotrope.diagnostics import proposals
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Evidence
 from isotrope.diagnostics.readings import (
     copied,
     dissipation_on_ideal,
-    flag,
     further_evidence,
     gained,
     hardest_over_even,
@@ -71,7 +71,7 @@ def _negatives_not_hard(case: RunEvidence) -> Found | None:
         ),
         f"This loss pushes the nearest of {negatives(case)} negatives hardly more than any other. "
         f"{what} is too high for the softmax to tell near negatives from far ones.",
-        flag(case, "weight", "temperature", _lower(case, tau)),
+        proposals.objective_flag(case, "weight", "temperature", _lower(case, tau)),
     )
 
 
@@ -230,7 +230,7 @@ def _never_dissipating(case: RunEvidence) -> Found | None:
         why, change = "The gradient of this objective never fades.", _stopping(objective)
     else:
         why = f"Even an anchor that equals its positive does not reach the margin of {lead:g}."
-        change = flag(case, "dissipation", "margin", usual_margin(case))
+        change = proposals.objective_flag(case, "dissipation", "margin", usual_margin(case))
     return Found(
         (
             compared("gd_at_the_end", end),
@@ -348,7 +348,7 @@ def _temperature_too_low(case: RunEvidence) -> Found | None:
         f"At a temperature of {tau:.3g}, an anchor has no gradient or pushes only its hardest "
         "negative. It stops learning as soon as its positive is slightly closer than its "
         "negatives.",
-        flag(case, "weight", "temperature", max(_usual(case), 4 * tau)),
+        proposals.objective_flag(case, "weight", "temperature", max(_usual(case), 4 * tau)),
     )
 
 

@@ -2,26 +2,20 @@
 
 import statistics
 
+from isotrope.diagnostics import proposals
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Evidence
 from isotrope.diagnostics.readings import (
-    OF_A_LOOP,
     UNREAD,
     dead_share_after_start,
     decider,
-    flag,
     further_evidence,
     gained,
-    harder_negatives,
     is_contrastive,
-    larger_batch,
     learning_rate,
-    lower_rate_flag,
     measured_steps,
     of_cosines,
-    rate_in_words,
     separation,
-    still,
 )
 from isotrope.diagnostics.verdict import Change, Found, Threshold, Verdict, compared, crosses
 from isotrope.diagnostics.verdicts.collapse import guess
@@ -121,7 +115,7 @@ def _dead_early(case: RunEvidence) -> float | None:
 def _harder(case: RunEvidence) -> str:
     for name, factor in (("temperature", 2), ("margin", 1.5)):
         if (now := number_of(getattr(decider(case, "dissipation"), name, None))) is not None:
-            return flag(case, "dissipation", name, factor * now)
+            return proposals.objective_flag(case, "dissipation", name, factor * now)
     return "--batch-size 256 (more negatives, and harder ones among them)"
 
 
@@ -143,7 +137,7 @@ DISSIPATED_EARLY = Verdict(
         ),
         _GAIN,
     ),
-    Change(_harder, harder_negatives),
+    Change(_harder, proposals.harder_negatives),
     shows=("dissipation", "positive_mean", "negative_mean"),
 )
 
@@ -223,7 +217,7 @@ def _short_training(case: RunEvidence) -> str:
     if not is_contrastive(case):
         return f"a short training with {case.words.contrastive}"
     known = case.settings.get("learning-rate") is not None
-    return rate_in_words(case, 10) if known else "ten times the learning rate"
+    return proposals.rate_in_trainer(case, 10) if known else "ten times the learning rate"
 
 
 ANISOTROPIC_START = Verdict(
@@ -277,7 +271,7 @@ def _overfitting(case: RunEvidence) -> Found | None:
         ),
         "The score on held-out data has fallen from its highest value while training continued."
         + (" No score was above the score before training." if never_rose else ""),
-        lower_rate_flag(case, 3) if never_rose else f"--max-steps {step}",
+        proposals.lower_rate_flag(case, 3) if never_rose else f"--max-steps {step}",
     )
 
 
@@ -363,17 +357,18 @@ def _softmax_over_guess(case: RunEvidence) -> float:
 
 def _not_examined(case: RunEvidence) -> Found | None:
     steps = (Evidence("logged_steps", len(case.rows)),)
-    if case.losses and (unchanged := still(case)):
-        return Found(steps, *unchanged)
+    if case.losses and (unchanged := proposals.unchanged_weights(case)):
+        return unchanged
     if case.objective is not None or not case.losses:
         return None
     loop, unknown = case.settings.get("trainer") == "loop", relation_unknown(case)
-    score = "" if not unknown else OF_A_LOOP if loop else "Doctor(dev=NAME_OF_A_SCORE)"
+    score = "" if not unknown else proposals.NOTE_SCORES if loop else "Doctor(dev=NAME_OF_A_SCORE)"
     tau = case.end("temperature")
     if unread := [loss for loss in case.losses if loss.get("family") in UNREAD]:
         reason = next((str(loss["reason"]) for loss in unread if loss.get("reason")), "")
         detail = f"{reason[:1].upper()}{reason[1:]}. " if reason else "The Doctor saw no pairs. "
-        larger = f"{larger_batch(case)}; if rows have labels, put two rows of each label in a batch"
+        larger = proposals.larger_batch(case)
+        larger += "; if rows have labels, put two rows of each label in a batch"
         no_loss = case.first("loss") == 0 == case.end("loss")
         return Found(steps, detail + _JUDGED_BY, larger if no_loss else "")
     selects_pairs = any(loss.get("family") == "other" for loss in case.losses)

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from isotrope.diagnostics.evidence import Row, RunEvidence
 from isotrope.diagnostics.findings import Evidence
+from isotrope.diagnostics.proposals import larger_batch
 from isotrope.diagnostics.readings import (
     collapsed_at_start,
     copied,
     further_evidence,
     gained,
-    larger_batch,
     loss_falls,
     pushing,
     separation,
