@@ -13,7 +13,7 @@ from isotrope.adapters.doctor.messages import HOSTS
 from isotrope.diagnostics.doctor import diagnose
 from isotrope.diagnostics.evidence import RunEvidence, Words
 from isotrope.diagnostics.findings import HEALTHY, Diagnosis, Evidence
-from isotrope.diagnostics.readings import gained
+from isotrope.diagnostics.readings import gain_in_score
 from isotrope.diagnostics.verdict import THRESHOLDS, compared
 from isotrope.diagnostics.verdicts import VERDICTS
 from isotrope.measures.judgement import Judgement, Outcome
@@ -124,7 +124,7 @@ def test_a_score_before_training_is_one_of_step_0() -> None:
     assert after.change == "--max-steps 10"
     known = [(0, 80.0), (10, 80.5)]
     rises = {0: known, 1: known[:1], 2: known[1:], 3: [(10, 80.5), (20, 90.5)]}
-    gains = {i: gained(replace(fallen, scores=scores)) for i, scores in rises.items()}
+    gains = {i: gain_in_score(replace(fallen, scores=scores)) for i, scores in rises.items()}
     assert gains == {0: 0.5, 1: None, 2: None, 3: 10.0}
 
 

@@ -10,7 +10,7 @@ from isotrope.core.views import Views, unit
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.metrics import MEASURED
 from isotrope.diagnostics.observe import measure
-from isotrope.diagnostics.readings import negatives as counted
+from isotrope.diagnostics.readings import negative_count
 from isotrope.measures.distance_gap import distance_gap
 from isotrope.objectives import DCL, DINO, MPT, ArcCon, BarlowTwins, InfoNCE, NTXent
 from isotrope.paradigm import registry
@@ -134,7 +134,7 @@ def test_negatives_are_counted_once(objective: str, further: int, expected: int)
     assert weighted == (1 if objective == "mpt" else expected)
     if expected:
         case = RunEvidence(rows=[{**row, "step": 0}], objective=loss, settings={"batch-size": 17})
-        assert counted(case) == expected
+        assert negative_count(case) == expected
 
 
 def test_groups_are_left_out_of_both_views() -> None:

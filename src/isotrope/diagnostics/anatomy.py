@@ -26,7 +26,7 @@ from isotrope.diagnostics.evidence import RunEvidence, Words
 from isotrope.diagnostics.findings import Diagnosis
 from isotrope.diagnostics.metrics import columns
 from isotrope.diagnostics.observe import measure
-from isotrope.diagnostics.readings import temperature
+from isotrope.diagnostics.readings import objective_temperature
 from isotrope.diagnostics.seen import measure_compared, separated
 from isotrope.paradigm import registry
 from isotrope.paradigm.anatomy import first_rows, hardest_share
@@ -290,7 +290,7 @@ class Anatomy:
             return {}
         with torch.autocast(views.anchors.device.type, enabled=False):
             numbers = measure(objective, views)
-            tau = temperature(RunEvidence(objective=objective))
+            tau = objective_temperature(RunEvidence(objective=objective))
             if numbers["hardest_share"] is None and tau is not None and objective.has_terms:
                 pairs = objective.compare(first_rows(views))  # all anchors are done
                 share = hardest_share(objective.components(pairs), pairs, least=0.0)

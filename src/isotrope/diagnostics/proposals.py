@@ -29,7 +29,7 @@ def rate_in_trainer(case: RunEvidence, factor: float = 0.1) -> str:
 
 def objective_flag(case: RunEvidence, part: str, name: str, value: float) -> str:
     """Return the flag for the temperature or margin (``name``) of a ``part`` of the gradient."""
-    if isinstance(component := readings.decider(case, part), Dissipation | Weight):
+    if isinstance(component := readings.deciding_part(case, part), Dissipation | Weight):
         return f"--objective.{part} {replace(component, **{name: value}).short()}"
     return f"--objective.{name} {value:g}"
 

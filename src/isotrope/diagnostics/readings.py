@@ -37,7 +37,7 @@ def measured_steps(case: RunEvidence) -> int:
     return sum(any(row.get(name) is not None for name in MEASURED) for row in case.rows)
 
 
-def gained(case: RunEvidence) -> float | None:
+def gain_in_score(case: RunEvidence) -> float | None:
     """Return the highest dev score minus the first; None without two scores."""
     if len(case.scores) < 2:
         return None
@@ -64,7 +64,7 @@ def collapsed_at_start(case: RunEvidence) -> bool:
     return by_uniformity or crosses("collapse_std", case.first("std"))
 
 
-def copied(*times: Callable[[str], float | None]) -> bool:
+def has_copies(*times: Callable[[str], float | None]) -> bool:
     """Return whether most anchors have a negative that looks like a positive at all ``times``.
 
     Each of ``times`` is a method that returns a column's value, such as ``RunEvidence.end``.
@@ -78,46 +78,23 @@ def separation(row: Row | None) -> float | None:
     This is how much larger the mean angle to negatives is than that to positives, in units of the
     larger standard deviation. For a loss of labelled pairs, the result is ``label_gap``.
     """
-    if row is not None and row.get("label_gap") is not None:
+    if row is None:
+        return None
+    if row.get("label_gap") is not None:
         return row["label_gap"]
-    near, far, *spreads = (
-        None if row is None else row.get(name)
-        for name in ("positive_mean", "negative_mean", "positive_std", "negative_std")
-    )
-    spread = max(x or 0.0 for x in spreads)
-    return None if near is None or far is None or spread == 0 else (far - near) / spread
+    near, far = row.get("positive_mean"), row.get("negative_mean")
+    deviation = max(row.get("positive_std") or 0.0, row.get("negative_std") or 0.0)
+    return None if near is None or far is None or deviation == 0 else (far - near) / deviation
 
 
-def learning_rate(case: RunEvidence) -> float | None:
-    """Return the peak learning rate of a run, set by the user or chosen by ``isotrope train``."""
-    return _planned(case, "learning-rate")
-
-
-def weight_decay(case: RunEvidence) -> float | None:
-    """Return the weight decay of a run, set by the user or chosen by ``isotrope train``."""
-    return _planned(case, "weight-decay")
-
-
-def rank_limit(case: RunEvidence) -> int | None:
-    """Return the largest effective rank that n rows in d dimensions can have, min(n - 1, d).
-
-    If the Doctor measured a sample of the batch, the limit is that of the sample.
-    """
-    size = case.batch_size
-    d = (case.details.get("method") or {}).get("options", {}).get("dimension")
-    d = (case.probe or {}).get("dimension") if d is None else d
-    limits = (None if size is None else size - 1, d, case.settings.get("rank-limit"))
-    return min((int(x) for x in limits if x is not None), default=None)
-
-
-def negatives(case: RunEvidence) -> int | None:
+def negative_count(case: RunEvidence) -> int | None:
     """Return the mean number of negatives of an anchor; None if it is unknown.
 
     With a queue, the result is the length of the queue. Otherwise it is the number in the log, at
     steps with a push, because a trainer may alternate losses. If the log has no number, the result
     is the number of other rows in a batch.
     """
-    queue = (case.details.get("method") or {}).get("options", {}).get("queue")
+    queue = _method_option(case, "queue")
     if queue is not None:
         return int(queue)
     size, objective = case.batch_size, case.objective
@@ -137,7 +114,7 @@ def hardest_over_even(case: RunEvidence) -> float | None:
     negatives is less hard than the hardest of many. If k < 62, the quotient is therefore raised to
     the power E(62) / E(k), where E(k) is the expected maximum of k standard normal numbers.
     """
-    share, count = case.end("hardest_share"), negatives(case)
+    share, count = case.end("hardest_share"), negative_count(case)
     if share is None or count is None or count < 2 or share <= 0:
         return None
     return float((share * count) ** max(1.0, _largest(_USUAL) / _largest(count)))
@@ -148,17 +125,90 @@ def _largest(count: int) -> float:
     return statistics.NormalDist().inv_cdf((count - 0.375) / (count + 0.25))
 
 
-def pushing(objective: Objective) -> bool:
-    """Return whether an objective pushes embeddings apart; True if its components are unknown."""
-    return not objective.has_terms or pushes(objective)
+def rank_limit(case: RunEvidence) -> int | None:
+    """Return the largest effective rank that n rows in d dimensions can have, min(n - 1, d).
+
+    If the Doctor measured a sample of the batch, the limit is that of the sample.
+    """
+    rows = None if case.batch_size is None else case.batch_size - 1
+    dimension = _method_option(case, "dimension")
+    if dimension is None:
+        dimension = (case.probe or {}).get("dimension")
+    limits = (rows, dimension, case.settings.get("rank-limit"))
+    return min((int(limit) for limit in limits if limit is not None), default=None)
 
 
-def dissipation_on_ideal(objective: Objective) -> float:
-    """Return the mean GD if anchors equal their positives and all other pairs are orthogonal."""
-    return float(objective.terms(*_ideal(_IDEAL)).dissipation.mean())
+def _method_option(case: RunEvidence, name: str) -> float | None:
+    """Return an option of a training's method on images; None for other trainings."""
+    value: float | None = (case.details.get("method") or {}).get("options", {}).get(name)
+    return value
 
 
-def decider(case: RunEvidence, part: str) -> Component | Objective | None:
+def learning_rate(case: RunEvidence) -> float | None:
+    """Return the peak learning rate of a run, set by the user or chosen by ``isotrope train``."""
+    return _planned(case, "learning-rate")
+
+
+def weight_decay(case: RunEvidence) -> float | None:
+    """Return the weight decay of a run, set by the user or chosen by ``isotrope train``."""
+    return _planned(case, "weight-decay")
+
+
+def _planned(case: RunEvidence, name: str) -> float | None:
+    value = case.settings.get(name)
+    if value is None:
+        value = (case.details.get("plan") or {}).get(name.replace("-", "_"))
+    return None if value is None else float(value)
+
+
+def cosines_per_score(case: RunEvidence) -> float:
+    """Return the number of cosines that a score adds up: 1, or more with late interaction."""
+    return float(case.settings.get("summed") or 1)
+
+
+def compares_cosines(case: RunEvidence) -> bool:
+    """Return whether a loss compares cosines, and not dot products or distances."""
+    radial = case.end("radial")  # None for distances, 0 if all rows have the same length
+    return radial == 0 or (radial is None and not case.losses) or cosines_per_score(case) > 1
+
+
+def is_contrastive(case: RunEvidence) -> bool:
+    """Return whether the first loss of the training is a contrastive loss of the user's trainer."""
+    name = next((str(loss["name"]) for loss in case.losses if loss.get("name")), "")
+    return bool(case.words.contrastive_name) and case.words.contrastive_name in name
+
+
+def loss_temperature(case: RunEvidence) -> float | None:
+    """Return the temperature of the training's loss; None if it is unknown.
+
+    This is the temperature of the objective, else the first one in ``case.losses``, else the
+    measured one.
+    """
+    if (tau := objective_temperature(case)) is not None:
+        return tau
+    temperatures = [loss["temperature"] for loss in case.losses if loss.get("temperature")]
+    return float(temperatures[0]) if temperatures else case.end("temperature")
+
+
+def objective_temperature(case: RunEvidence) -> float | None:
+    """Return the temperature of the objective's weights; None if the weights are not a softmax."""
+    weight = deciding_part(case, "weight")
+    known = isinstance(weight, Softmax | Objective)
+    return number_of(getattr(weight, "temperature", None)) if known else None
+
+
+def objective_margin(case: RunEvidence) -> float | None:
+    """Return the margin at which the objective's gradient stops; None if it has no margin."""
+    stop = deciding_part(case, "dissipation")
+    return getattr(stop, "margin", None) if isinstance(stop, Margin | Objective) else None
+
+
+def default_margin(case: RunEvidence) -> float:
+    """Return the default of :func:`objective_margin`."""
+    return float(getattr(type(deciding_part(case, "dissipation")), "margin", Margin.margin))
+
+
+def deciding_part(case: RunEvidence, part: str) -> Component | Objective | None:
     """Return the component that replaces ``part`` of the gradient, or else the objective."""
     objective = case.objective
     while isinstance(objective, Derived):
@@ -169,58 +219,16 @@ def decider(case: RunEvidence, part: str) -> Component | Objective | None:
     return component or objective.parent
 
 
-def temperature(case: RunEvidence) -> float | None:
-    """Return the temperature of the objective's weights; None if the weights are not a softmax."""
-    weight = decider(case, "weight")
-    known = isinstance(weight, Softmax | Objective)
-    return number_of(getattr(weight, "temperature", None)) if known else None
+def pushes_apart(objective: Objective) -> bool:
+    """Return whether an objective pushes embeddings apart; True if its components are unknown."""
+    return not objective.has_terms or pushes(objective)
 
 
-def margin(case: RunEvidence) -> float | None:
-    """Return the margin at which the objective's gradient stops; None if it has no margin."""
-    stop = decider(case, "dissipation")
-    return getattr(stop, "margin", None) if isinstance(stop, Margin | Objective) else None
-
-
-def usual_margin(case: RunEvidence) -> float:
-    """Return the default of :func:`margin`."""
-    return float(getattr(type(decider(case, "dissipation")), "margin", Margin.margin))
-
-
-def _planned(case: RunEvidence, name: str) -> float | None:
-    value = case.settings.get(name)
-    if value is None:
-        value = (case.details.get("plan") or {}).get(name.replace("-", "_"))
-    return None if value is None else float(value)
+def dissipation_on_ideal(objective: Objective) -> float:
+    """Return the mean GD if anchors equal their positives and all other pairs are orthogonal."""
+    return float(objective.terms(*_ideal(_IDEAL)).dissipation.mean())
 
 
 def _ideal(n: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return n anchors and their positives: equal pairs, orthogonal to all others."""
     return torch.eye(n), torch.eye(n)
-
-
-def summed(case: RunEvidence) -> float:
-    """Return the number of cosines that a score adds up: 1, or more with late interaction."""
-    return float(case.settings.get("summed") or 1)
-
-
-def of_cosines(case: RunEvidence) -> bool:
-    """Return whether a loss compares cosines, and not dot products or distances."""
-    radial = case.end("radial")  # None for distances, 0 if all rows have the same length
-    return radial == 0 or (radial is None and not case.losses) or summed(case) > 1
-
-
-def is_contrastive(case: RunEvidence) -> bool:
-    """Return whether the first loss of the training is a contrastive loss of the user's trainer."""
-    name = next((str(loss["name"]) for loss in case.losses if loss.get("name")), "")
-    return bool(case.words.contrastive_name) and case.words.contrastive_name in name
-
-
-def loss_temperature(case: RunEvidence) -> float | None:
-    """Return the temperature of the objective, or else the first one in ``case.losses``.
-
-    If there is none: the measured temperature.
-    """
-    if (tau := temperature(case)) is not None:
-        return tau
-    temperatures = [loss["temperature"] for loss in case.losses if loss.get("temperature")]
-    return float(temperatures[0]) if temperatures else case.end("temperature")

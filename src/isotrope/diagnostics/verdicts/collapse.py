@@ -11,16 +11,16 @@ from isotrope.diagnostics.findings import Evidence
 from isotrope.diagnostics.metrics import MEASURED
 from isotrope.diagnostics.readings import (
     collapsed_at_start,
-    copied,
-    decider,
+    deciding_part,
     further_evidence,
+    has_copies,
     learning_rate,
-    margin,
-    negatives,
-    pushing,
+    negative_count,
+    objective_margin,
+    objective_temperature,
+    pushes_apart,
     rank_limit,
     separation,
-    temperature,
     weight_decay,
 )
 from isotrope.diagnostics.verdict import Change, Found, Threshold, Verdict, compared, crosses
@@ -92,9 +92,9 @@ def _diverging(case: RunEvidence) -> Found | None:
 def _knew(case: RunEvidence) -> bool:
     """Return whether positives of a softmax were nearer at first, without copies or a queue."""
     # pushing copies apart moves embeddings together, and the keys of a queue are random at first
-    if copied(case.first, case.early) or case.settings.get("queue") or not case.rows:
+    if has_copies(case.first, case.early) or case.settings.get("queue") or not case.rows:
         return False
-    tau, lead = temperature(case) or case.end("temperature"), separation(case.rows[0])
+    tau, lead = objective_temperature(case) or case.end("temperature"), separation(case.rows[0])
     return None not in (tau, lead) and not crosses("separation", lead)
 
 
@@ -127,7 +127,7 @@ def _unlearnt(case: RunEvidence) -> float | None:
 
 def guess(case: RunEvidence) -> float:
     """Return the softmax loss of an encoder that guesses among the positive and the negatives."""
-    return math.log(1 + (negatives(case) or 1))
+    return math.log(1 + (negative_count(case) or 1))
 
 
 def _over_guess(case: RunEvidence) -> float | None:
@@ -309,7 +309,7 @@ def _why_collapsed(case: RunEvidence) -> tuple[str, str, tuple[Evidence, ...]]:
     if _nothing_pushes(case):
         why = "The objective does not push embeddings apart."
         return why, "--method byol" if case.kind == "images" else "--objective infonce", ()
-    if crosses("gd_at_the_end", case.end("dissipation")) and margin(case) is not None:
+    if crosses("gd_at_the_end", case.end("dissipation")) and objective_margin(case) is not None:
         why = (
             "The encoder could not tell inputs apart at the start. A loss that pushes only the "
             "hardest negative, or pushes less than it pulls, then moves all embeddings to one "
@@ -325,7 +325,7 @@ def _decayed(case: RunEvidence) -> bool:
 
 
 def _nothing_pushes(case: RunEvidence) -> bool:
-    if case.objective is None or pushing(case.objective):
+    if case.objective is None or pushes_apart(case.objective):
         return False
     return not (method := _method(case)) or not method.prevents_collapse
 
@@ -381,7 +381,7 @@ def _dimensional_collapse(case: RunEvidence) -> Found | None:
     if _decayed(case):
         why = "The weight decay has shrunk the weights faster than the loss renews them."
         change = "--weight-decay 5e-4"
-    elif case.rows and getattr(decider(case, "weight"), "cov_coeff", None) == 0:
+    elif case.rows and getattr(deciding_part(case, "weight"), "cov_coeff", None) == 0:
         why = "Nothing decorrelates the coordinates, because the setting cov_coeff is 0."
         change = "--objective.cov_coeff 1"
     elif began is None or crosses("rank_share", began / most):

@@ -6,19 +6,19 @@ from isotrope.diagnostics import proposals
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Evidence
 from isotrope.diagnostics.readings import (
-    copied,
+    compares_cosines,
+    cosines_per_score,
+    default_margin,
     dissipation_on_ideal,
     further_evidence,
-    gained,
+    gain_in_score,
     hardest_over_even,
+    has_copies,
     loss_temperature,
-    margin,
-    negatives,
-    of_cosines,
+    negative_count,
+    objective_margin,
+    objective_temperature,
     separation,
-    summed,
-    temperature,
-    usual_margin,
 )
 from isotrope.diagnostics.verdict import Change, Found, Threshold, Verdict, compared, crosses
 from isotrope.diagnostics.verdicts.sources import NEWER, OURS, ZOO
@@ -36,15 +36,15 @@ _LEARNT = 1.0  # lead of positives, in standard deviations
 
 def _even_push(case: RunEvidence) -> Evidence | None:
     """Return the number that shows that all negatives are pushed alike; None if they are not."""
-    over_even, tau = hardest_over_even(case), temperature(case)
+    over_even, tau = hardest_over_even(case), objective_temperature(case)
     if over_even is None or (tau is None and case.objective is not None):
         return None
-    if (case.losses and case.end("temperature") is None) or copied(case.first, case.early):
+    if (case.losses and case.end("temperature") is None) or has_copies(case.first, case.early):
         return None  # no softmax, or copies share its hardest place
     spread = case.end("uniformity")
     known = tau or case.end("temperature")
-    each = None if known is None else known / summed(case)
-    high = of_cosines(case) and crosses("high_temperature", each)
+    each = None if known is None else known / cosines_per_score(case)
+    high = compares_cosines(case) and crosses("high_temperature", each)
     # scores without embeddings have no known distances
     if (crosses("spread", spread) and not high) or (spread is None and case.losses):
         return None
@@ -57,20 +57,20 @@ def _even_push(case: RunEvidence) -> Evidence | None:
 
 
 def _negatives_not_hard(case: RunEvidence) -> Found | None:
-    tau, deciding = temperature(case), _even_push(case)
+    tau, deciding = objective_temperature(case), _even_push(case)
     if deciding is None:
         return None
     known = tau or case.end("temperature")
     what = "If the loss has a temperature, it" if known is None else f"A temperature of {known:.3g}"
-    what += " for cosines" if of_cosines(case) and known else ""
+    what += " for cosines" if compares_cosines(case) and known else ""
     return Found(
         (
             deciding,
             *further_evidence(case, "hardest_share"),
             *further_evidence(case, "dissipation", "gradient_uniformity", temperature=known),
         ),
-        f"This loss pushes the nearest of {negatives(case)} negatives hardly more than any other. "
-        f"{what} is too high for the softmax to tell near negatives from far ones.",
+        f"This loss pushes the nearest of {negative_count(case)} negatives hardly more than any "
+        f"other. {what} is too high for the softmax to tell near negatives from far ones.",
         proposals.objective_flag(case, "weight", "temperature", _lower(case, tau)),
     )
 
@@ -81,7 +81,7 @@ def temperature_of_images(case: RunEvidence) -> bool:
 
 
 def _usual(case: RunEvidence) -> float:
-    return (0.1 if case.kind == "images" else 0.05) * summed(case)
+    return (0.1 if case.kind == "images" else 0.05) * cosines_per_score(case)
 
 
 def _lower(case: RunEvidence, tau: float | None) -> float:
@@ -217,7 +217,7 @@ FALSE_NEGATIVES = Verdict(
 
 
 def _never_dissipating(case: RunEvidence) -> Found | None:
-    end, objective, lead = case.end("dissipation"), case.objective, margin(case)
+    end, objective, lead = case.end("dissipation"), case.objective, objective_margin(case)
     if objective is None:
         return _unreachable(case)
     if end is None or not crosses("gd_at_the_end", end):
@@ -230,7 +230,7 @@ def _never_dissipating(case: RunEvidence) -> Found | None:
         why, change = "The gradient of this objective never fades.", _stopping(objective)
     else:
         why = f"Even an anchor that equals its positive does not reach the margin of {lead:g}."
-        change = proposals.objective_flag(case, "dissipation", "margin", usual_margin(case))
+        change = proposals.objective_flag(case, "dissipation", "margin", default_margin(case))
     return Found(
         (
             compared("gd_at_the_end", end),
@@ -274,9 +274,9 @@ def _stopping(objective: Objective) -> str:
 def _reachable(case: RunEvidence) -> str:
     if case.objective is None:
         return case.words.instead(case.words.margin, _USUAL_MARGIN, case.settings.get("margin"))
-    if (now := margin(case)) is None:
+    if (now := objective_margin(case)) is None:
         return case.words.contrastive
-    return case.words.instead("a margin of {}", usual_margin(case), now)
+    return case.words.instead("a margin of {}", default_margin(case), now)
 
 
 NEVER_DISSIPATING = Verdict(
@@ -319,14 +319,15 @@ def _temperature_too_low(case: RunEvidence) -> Found | None:
     # the first step from which the temperature is known
     rows = [row for row in case.rows if row.get("temperature") is not None]
     first = case if case.objective is not None else replace(case, rows=rows)
-    tau = first.first("temperature") or temperature(case)
-    share, dead, gain = first.first("hardest_share"), first.first("dead"), gained(case)
+    tau = first.first("temperature") or objective_temperature(case)
+    share, dead, gain = first.first("hardest_share"), first.first("dead"), gain_in_score(case)
     if tau is None or share is None or (gain is not None and not crosses("gain", gain)):
         return None
-    cosines = case.objective is not None or of_cosines(case)
-    cosines = (cosines and first.first("uniformity") is not None) or summed(case) > 1
-    low = crosses("temperature_of_cosines", tau / summed(case))
-    if (cosines and not low) or (negatives(case) or 0) < (_FEW_OF_COSINES if cosines else _FEW):
+    cosines = case.objective is not None or compares_cosines(case)
+    cosines = (cosines and first.first("uniformity") is not None) or cosines_per_score(case) > 1
+    low = crosses("temperature_of_cosines", tau / cosines_per_score(case))
+    least = _FEW_OF_COSINES if cosines else _FEW
+    if (cosines and not low) or (negative_count(case) or 0) < least:
         return None
     if cosines:  # an encoder from scratch may begin with embeddings that are close together
         most = max(share, case.end("hardest_share") or 0.0)

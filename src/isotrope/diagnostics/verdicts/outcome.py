@@ -7,14 +7,14 @@ from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Evidence
 from isotrope.diagnostics.readings import (
     UNREAD,
+    compares_cosines,
     dead_share_after_start,
-    decider,
+    deciding_part,
     further_evidence,
-    gained,
+    gain_in_score,
     is_contrastive,
     learning_rate,
     measured_steps,
-    of_cosines,
     separation,
 )
 from isotrope.diagnostics.verdict import Change, Found, Threshold, Verdict, compared, crosses
@@ -40,12 +40,12 @@ def _done_at_first(case: RunEvidence) -> float | None:
 
 def _done_throughout(case: RunEvidence) -> float | None:
     dead = case.series("dead")
-    return statistics.median(dead) if dead and gained(case) is not None else None
+    return statistics.median(dead) if dead and gain_in_score(case) is not None else None
 
 
 def _done_without_score(case: RunEvidence) -> Evidence | None:
     done = case.series("dead")
-    return compared("dead_early", statistics.median(done)) if gained(case) is None else None
+    return compared("dead_early", statistics.median(done)) if gain_in_score(case) is None else None
 
 
 def _active_without_score(case: RunEvidence) -> bool:
@@ -62,7 +62,7 @@ _GAIN = Threshold(
     OURS,
     below=1.0,
     unit="points",
-    measure=gained,
+    measure=gain_in_score,
     optional=True,
 )
 
@@ -114,7 +114,7 @@ def _dead_early(case: RunEvidence) -> float | None:
 
 def _harder(case: RunEvidence) -> str:
     for name, factor in (("temperature", 2), ("margin", 1.5)):
-        if (now := number_of(getattr(decider(case, "dissipation"), name, None))) is not None:
+        if (now := number_of(getattr(deciding_part(case, "dissipation"), name, None))) is not None:
             return proposals.objective_flag(case, "dissipation", name, factor * now)
     return "--batch-size 256 (more negatives, and harder ones among them)"
 
@@ -351,7 +351,7 @@ def _softmax_over_guess(case: RunEvidence) -> float:
     softmax = (loss for loss in case.losses if loss.get("family") == "softmax")
     factor = next((float(loss.get("factor") or 0.0) for loss in softmax), 0.0)
     sharp = (case.end("hardest_share") or 0.0) > 0.5  # else another term may be that large
-    known = factor and sharp and not of_cosines(case)
+    known = factor and sharp and not compares_cosines(case)
     return (case.end("loss") or 0.0) / (factor * guess(case)) if known else 0.0
 
 

@@ -10,13 +10,13 @@ from isotrope.diagnostics.findings import Evidence
 from isotrope.diagnostics.proposals import larger_batch
 from isotrope.diagnostics.readings import (
     collapsed_at_start,
-    copied,
+    cosines_per_score,
     further_evidence,
-    gained,
+    gain_in_score,
+    has_copies,
     loss_falls,
-    pushing,
+    pushes_apart,
     separation,
-    summed,
 )
 from isotrope.diagnostics.verdict import Change, Found, Threshold, Verdict, compared, crosses
 from isotrope.diagnostics.verdicts.sources import DONE, EFFECTS, NEWER, ZOO
@@ -39,7 +39,7 @@ def _no_negatives(case: RunEvidence) -> Found | None:
     gradient = case.end("embedding_gradient")
     if case.objective is None and not crosses("gradient_alone", gradient):
         return None
-    if case.objective is not None and not pushing(case.objective):
+    if case.objective is not None and not pushes_apart(case.objective):
         return None
     size = case.batch_size
     gradients = [] if gradient is None or case.objective is not None else [gradient]
@@ -191,9 +191,9 @@ def _something_else(case: RunEvidence) -> bool:
     # random weights separate nothing at first, after a collapse, or at a very low temperature.
     sharp = crosses("hardest_of_cosines", case.first("hardest_share"))
     tau = case.first("temperature")
-    cold = sharp and crosses("temperature_of_cosines", tau and tau / summed(case))
+    cold = sharp and crosses("temperature_of_cosines", tau and tau / cosines_per_score(case))
     gone = crosses("collapse_uniformity", case.end("uniformity"))
-    return cold or copied(case.early, case.end) or (case.settings.get("encoders") == 2 and gone)
+    return cold or has_copies(case.early, case.end) or (case.settings.get("encoders") == 2 and gone)
 
 
 def _learnt(case: RunEvidence) -> bool:
@@ -228,7 +228,7 @@ def _perhaps_by_heart(case: RunEvidence) -> bool:
 
 def relation_unknown(case: RunEvidence) -> bool:
     """Return whether nothing shows that the pulled pairs belong together."""
-    gain = gained(case)
+    gain = gain_in_score(case)
     if case.objective is not None or not case.losses or (gain and not crosses("gain", gain)):
         return False
     seen = any(separation(row) is not None for row in case.rows)
