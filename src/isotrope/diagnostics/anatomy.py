@@ -27,7 +27,8 @@ from isotrope.diagnostics.findings import Diagnosis
 from isotrope.diagnostics.metrics import columns
 from isotrope.diagnostics.observe import measure
 from isotrope.diagnostics.readings import objective_temperature
-from isotrope.diagnostics.seen import measure_compared, separated
+from isotrope.diagnostics.seen import measure_compared
+from isotrope.diagnostics.seen_labels import measure_margin
 from isotrope.paradigm import registry
 from isotrope.paradigm.anatomy import first_rows, hardest_share
 from isotrope.paradigm.compared import Compared, SoftmaxEvidence, joined
@@ -227,7 +228,7 @@ class Anatomy:
             of = sum(r.rows for r in some) / sum(r.rows for r in some if r.compared)
             compared = [replace(t, rows=round(of * t.rows)) for t in joined(tables)]
             numbers = self._compared(compared, factor)
-            numbers |= separated(tables) if self.kind == "pairs" else {}
+            numbers |= measure_margin(tables) if self.kind == "pairs" else {}
             self.settings["encoders"] = max(r.encoders for r in some)
             self.settings["summed"] = max((t.summed for t in compared), default=1.0)
             self.settings["queue"] = not any(t.both for t in tables)

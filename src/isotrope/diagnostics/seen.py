@@ -10,12 +10,19 @@ from isotrope.core.rounding import exact
 from isotrope.core.terms import Against, Terms
 from isotrope.core.views import Views
 from isotrope.diagnostics.observe import (
-    NEAR,
     angles,
     false_negative,
     measure_pairs,
     measure_unpaired,
     places_of_false_negatives,
+)
+from isotrope.diagnostics.seen_labels import (
+    SAME,
+    gap_in_deviations,
+    linked,
+    measure_labels,
+    measure_single_pairs,
+    share_alike_twice,
 )
 from isotrope.kernels.eager import EagerPairs
 from isotrope.measures.norms import mean_norm
@@ -28,13 +35,7 @@ _ALIKE, _FAR = 0.1, 1.5  # relative deviation of equal GDs; mean GD that is far 
 _EXACT = 0.01  # share of the pushes' variation that a temperature may leave unexplained
 _TEACHER = 0.5  # the same share, from which a softmax fits the scores of a teacher
 _ONE = 0.02  # twice the GD from which an anchor counts for the ratio
-_COPY = 0.01  # a pushed row is a copy if its 1 - cos is below this share of the pushed rows' mean
 _LEAST_FORCE = 1e-6  # GD below which a softmax has rounded the pull of an anchor
-_MOST_ROWS = 256
-_SAME = 1e-5  # 1 - cosine of a row with itself
-_SLACK, _SLACK_OF_HALF = 1e-3, 0.1  # share of a pull that rounding may change
-_INVERTED = -1.0  # label gap (in deviations) from which labels count as inverted
-_LEAST_PAIRS = 8  # pairs on either side for measuring the gap between pulled and pushed pairs
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,9 @@ def measure_compared(
     if any(t.soft for t in tables) or (kind == "softmax" and enough.temperature is None and sure):
         return SeenBatch("scores", numbers, evidence)  # it fits the softmax of a teacher or mixture
     if kind in ("pairs", "targets"):
-        return SeenBatch(kind, numbers | _of_pairs(table, pull, push, live, pool), evidence)
+        return SeenBatch(
+            kind, numbers | measure_single_pairs(table, pull, push, live, pool), evidence
+        )
     most = torch.where(table.pulled, gradient, torch.inf).argmin(dim=1)
     near = table.scores.masked_fill(~_others(table), -torch.inf).argmax(dim=1)
     own = torch.where(pull > 0, most, near)
@@ -141,7 +144,9 @@ def measure_compared(
         of_pairs = _of_vectors(tables, pairs, own, terms, pull > 0, mined=kind != "softmax")
         numbers = {**of_pairs, **{k: v for k, v in numbers.items() if v is not None}}
     else:
-        ahead = _lead(table.scores.gather(1, own[:, None]), table.scores[pairs.negative()])
+        ahead = gap_in_deviations(
+            table.scores.gather(1, own[:, None]), table.scores[pairs.negative()]
+        )
         numbers |= {**summary(terms, pairs), "label_gap": ahead}
     if numbers.get("hardest_share") is None and tau is not None and bool(pairs.negative().any()):
         scores = (table.scores / tau).masked_fill(~(rest := pairs.negative()), -torch.inf)
@@ -187,7 +192,7 @@ def _of_vectors(
     if mined and bool(some.any()):  # rows that are not pushed may have the anchor's label
         copied = false_negative(pairs, table.pushed)[some]
         numbers["false_negatives"] = float(exact(copied).mean())
-    labels = _of_labels(table, own, on, terms.mass > 0, mined=mined)
+    labels = measure_labels(table, own, on, terms.mass > 0, mined=mined)
     numbers |= labels | ({} if mined else _passed_over(table, own, pairs.negative()))
     copies = numbers.get("false_negatives")
     numbers |= {} if table.both else _as_new(table, own, [len(t.anchors) for t in tables])
@@ -195,7 +200,7 @@ def _of_vectors(
         numbers["false_negatives"] = copies  # anchors of one label are no false negatives
     copies = numbers.get("false_negatives")
     if copies is not None and not mined and table.cosines:
-        numbers["false_negatives"] = max(copies, _alike_twice(table, own))
+        numbers["false_negatives"] = max(copies, share_alike_twice(table, own))
     # if texts are compared token by token, the score shows the nearest, not the mean of the tokens
     by_scores = _ComparedPairs(table, own, table.scores)
     return numbers | {"hardest_share": hardest_share(terms, by_scores)}
@@ -215,43 +220,10 @@ def _kind(table: Compared, push: Tensor, live: Tensor, gradient: Tensor, tau: fl
     return "softmax" if table.balanced or table.rounded or rounding else "other"
 
 
-def _of_labels(
-    table: Compared, own: Tensor, pulled: Tensor, pushed: Tensor, *, mined: bool
-) -> dict[str, float | None]:
-    """Return measurements of the positives for a loss whose anchors have none of their own."""
-    # Such a loss pulls rows of one label together; these are not false negatives. If it pulls a row
-    # to several others, their angles count equally. A pair that it selects is not typical.
-    several = bool((table.pulled.sum(dim=1) > 1).any())
-    chosen = not several and not table.blocks and len(own[pulled].unique()) < int(pulled.sum())
-    # a loss with a margin may push an anchor and leave its near positive alone
-    hidden = mined and not table.blocks and bool((pushed & ~pulled).any())
-    numbers: dict[str, float | None] = {}
-    if several:
-        near = table.cosine.clamp(-1, 1).arccos().where(table.pulled, torch.inf)
-        # the nearest of several may be another view of the anchor, and is therefore left out
-        more = table.pulled.sum(dim=1) > 1
-        angles = near.scatter(1, near.argmin(dim=1, keepdim=True), torch.inf)[more]
-        angles = angles[angles < torch.inf]
-        numbers["positive_mean"] = float(angles.mean())
-        numbers["positive_std"] = float(angles.std(correction=0))
-    if chosen or hidden:
-        unknown = ("positive_mean", "positive_std", "alignment", *["above_bound"] * hidden)
-        numbers |= dict.fromkeys(unknown)
-    if mined and (several or chosen or hidden):
-        numbers["label_gap"] = _by_labels(table)
-    if several and mined:  # negatives that the loss selects are not typical
-        numbers |= dict.fromkeys(("false_negatives", "negative_mean", "negative_std"))
-    elif several:
-        numbers["false_negatives"] = _copies_apart(table)
-    elif chosen or bool((pushed & ~pulled).any()):
-        numbers["false_negatives"] = None
-    return numbers
-
-
 def _passed_over(table: Compared, own: Tensor, negative: Tensor) -> dict[str, float | None]:
     """Return the angles of negatives, and of rows left out because nearer than the positive."""
     # Any positive is nearer than the negatives that such a filter of false negatives leaves.
-    near = (table.scores > table.scores.gather(1, own[:, None])) & (table.cosine < 1 - _SAME)
+    near = (table.scores > table.scores.gather(1, own[:, None])) & (table.cosine < 1 - SAME)
     left = near & ~table.mask & (table.scores != 0)  # tables side by side have scores of 0
     angle = table.cosine.clamp(-1, 1).arccos()[negative | left]
     if not bool(left.any()):
@@ -265,84 +237,13 @@ def _as_new(table: Compared, own: Tensor, sizes: list[int]) -> dict[str, float |
     columns = table.columns[own]
     of = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes)).to(own.device)
     alike = torch.eye(len(own), dtype=torch.bool, device=own.device)
-    apart = (of[:, None] == of) & ~(alike | _linked(table.pulled)[:, own])
+    apart = (of[:, None] == of) & ~(alike | linked(table.pulled)[:, own])
     scores = table.anchors @ columns.T
     pulled = -alike.to(scores)
     batch = replace(table, columns=columns, scores=scores, gradient=pulled, mask=apart)
     pairs = _ComparedPairs(batch, torch.arange(len(own), device=own.device))
     names = ("negative_mean", "negative_std", "false_negatives")
     return {name: angles(pairs)[name] for name in names} if bool(pairs.negative().any()) else {}
-
-
-def _lead(near: Tensor, far: Tensor, *, least: int = 2) -> float | None:
-    """Return how much larger the mean of ``near`` is, in units of the larger deviation."""
-    if min(near.numel(), far.numel()) < least:
-        return None
-    spread = max(float(side.std(correction=0)) for side in (near, far))
-    return float(near.mean() - far.mean()) / spread if spread else None
-
-
-def _by_labels(table: Compared) -> float | None:
-    """Return how much nearer equal labels are, in standard deviations; None if unknown."""
-    # A loss that selects its pairs shows labels: rows that it pulls together have equal labels, and
-    # rows that it pushes apart have different ones. The labels of other pairs follow. If they
-    # contradict each other, but not with pull and push exchanged, the labels are inverted.
-    cosine = table.cosine
-    itself = torch.eye(len(cosine), dtype=torch.bool, device=cosine.device)
-    if cosine.shape != itself.shape or not bool((cosine[itself] > 1 - _SAME).all()):
-        return None
-    angle = cosine.clamp(-1, 1).arccos()
-    pulled, pushed = ((x | x.T) & ~itself for x in (table.pulled, table.pushed))
-    for sign, near, far in ((-1, pulled, pushed), (1, pushed, pulled)):
-        same = _linked(near | itself)
-        apart = (same.float() @ far.float() @ same.float()) > 0
-        if bool((same & apart).any()):
-            continue
-        rest = (~apart).float()
-        if bool(((rest @ rest) > 0).equal(~apart)):
-            same = ~apart  # all pairs of different labels are known
-        same = same & ~itself
-        gap = _lead(sign * angle[same], sign * angle[apart])
-        nearest = angle[pulled].amin() if bool(pulled.any()) else torch.inf
-        hidden = bool((angle < nearest)[~(same | apart | itself)].any())
-        # a loss with a margin skips near positives, so the pulled ones are the farthest
-        return None if gap is None else max(gap, _INVERTED) if hidden else gap
-    return None
-
-
-def _linked(pairs: Tensor) -> Tensor:
-    """Return whether a chain of pairs connects each row and column, n x m."""
-    if int(pairs.sum(dim=1).max()) < 2:
-        return pairs
-    linked = pairs.float()
-    further = ((linked @ linked.T @ linked) > 0).float()
-    return further > 0 if further.equal(linked) else _linked(further > 0)
-
-
-def _copies_apart(table: Compared) -> float | None:
-    """Return the share of anchors that push a copy of themselves or of a row that they pull."""
-    cosine, among, copies = table.cosine, table.units[1] @ table.units[1].T, 0
-    others = table.pushed & ~_linked(table.pulled)  # a softmax also pushes rows of one label
-    rows = [i for i in range(min(_MOST_ROWS, len(cosine))) if bool(others[i].any())]
-    for i in rows:
-        pushed, pulled = others[i], table.pulled[i]
-        own = among[pulled][:, pushed].amax() if bool(pulled.any()) else cosine.new_tensor(-1)
-        far = _COPY * (1 - cosine[i][pushed].mean())
-        copies += bool(1 - torch.maximum(own, cosine[i][pushed].amax()) <= far)
-    return copies / len(rows) if rows else None
-
-
-def _alike_twice(table: Compared, own: Tensor) -> float:
-    """Return the share of anchors near another anchor, if the positives of both are near too."""
-    # Two encoders that have not learnt the pairs yet show copies only in this way.
-    some = own[:_MOST_ROWS]
-    among = (table.pushed & ~_linked(table.pulled))[: len(some), some]
-    both = torch.zeros_like(among, dtype=table.scores.dtype)
-    for rows in (table.anchors[: len(some)], table.columns[some]):
-        apart = torch.cdist(rows, rows).square()
-        mean = torch.where(among, apart, 0).sum(dim=1) / among.sum(dim=1)
-        both += apart / mean[:, None]
-    return float(exact(((both <= 2 * NEAR) & among).any(dim=1)).mean())
 
 
 def _of_no_negatives(table: Compared) -> dict[str, float | None]:
@@ -427,55 +328,3 @@ def _reached(table: Compared, gradient: Tensor) -> dict[str, float | None]:
     size = float(torch.linalg.vector_norm(whole))
     share = float(torch.linalg.vector_norm(along)) / size if size else 0.0
     return {"embedding_gradient": float(mean_norm(whole)), "radial": share}
-
-
-def _of_pairs(
-    table: Compared, pull: Tensor, push: Tensor, live: Tensor, pool: list[Tensor]
-) -> dict[str, float | None]:
-    """Return the measurements of a loss that compares an anchor with at most one candidate."""
-    left = (table.mask & ~table.pulled & ~table.pushed).sum(dim=1)  # for example, beyond a margin
-    numbers: dict[str, float | None] = {"negatives": float(exact(left).mean())}
-    pushed = push.sum(dim=1) > 0
-    if bool(live.any()):
-        numbers["pulled"] = float(exact((pull > 0)[live]).mean()) if table.both else None
-    angle = torch.where(table.mask, table.cosine.clamp(-1, 1), -2).amax(dim=1).clamp(-1, 1).arccos()
-    near, far = angle[pull > 0], angle[pushed]
-    if len(near) and not len(far) and table.vectors:
-        mean, spread = float(near.mean()), float(near.std(correction=0))
-        numbers |= {"positive_mean": mean, "positive_std": spread}
-    new = torch.stack([angle, pull, pushed.to(pull)])
-    pool[:] = [*pool[:1], *pool[1:][2 - _LEAST_PAIRS :], new]
-    angle, pull, pushed = torch.cat(pool, dim=1)
-    near, far, pushed = angle[pull > 0], angle[pushed > 0], pushed > 0
-    gap = _lead(-near, -far, least=_LEAST_PAIRS)
-    if gap is None:
-        return numbers
-    slack = _SLACK_OF_HALF if table.rounded else _SLACK
-    pool[:] = [pairs for pairs in pool if _graded(pairs, slack)][:1]  # they stay graded
-    if pool:
-        numbers["graded_gap"] = gap
-    else:
-        done = ~(pull > 0) & ~pushed & (angle >= far.max())  # beyond the margin
-        numbers["label_gap"] = _lead(-near, -angle[pushed | done])
-    return numbers
-
-
-def separated(tables: list[Compared]) -> dict[str, float | None]:
-    """Return as ``dead`` the share of pulled pairs that are nearer than all pairs beyond a margin.
-
-    The share is 0 while the loss pushes pairs apart, and unknown if it leaves no pair alone.
-    """
-    near = torch.cat([t.cosine[t.pulled] for t in tables])
-    far = torch.cat([t.cosine[t.mask & (t.gradient == 0)] for t in tables])
-    if not all(t.vectors for t in tables) or not len(near) or not len(far):
-        return {}
-    pushed = any(bool(t.pushed.any()) for t in tables)
-    return {"dead": 0.0 if pushed else float(exact(near > far.max()).mean())}
-
-
-def _graded(pairs: Tensor, slack: float) -> bool:
-    """Whether a pair is pulled less than a nearer one, which labels of 0 and 1 exclude."""
-    angle, pull = pairs[:2, pairs[1] > 0]
-    pull = pull[angle.argsort()]
-    least = (1 - slack) * pull.cummax(dim=0).values - 0.1 * slack * pairs[1].amax()
-    return bool((pull < least).any())
