@@ -1,6 +1,7 @@
 """Measures a batch from the pairs that its loss compared, and the gradient of each pair."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 import torch.nn.functional as F
@@ -34,7 +35,6 @@ _EQUAL = 0.05  # relative difference allowed between a measured GD and InfoNCE's
 _ALIKE, _FAR = 0.1, 1.5  # relative deviation of equal GDs; mean GD that is far from 1
 _EXACT = 0.01  # share of the pushes' variation that a temperature may leave unexplained
 _TEACHER = 0.5  # the same share, from which a softmax fits the scores of a teacher
-_ONE = 0.02  # twice the GD from which an anchor counts for the ratio
 _LEAST_FORCE = 1e-6  # GD below which a softmax has rounded the pull of an anchor
 
 
@@ -61,12 +61,16 @@ class SeenBatch:
 
 
 class _ComparedPairs(EagerPairs):
-    """The similarities and negatives of a table, as the pairs that an objective reads."""
+    """The similarities and negatives of a table, as the pairs that an objective reads.
 
-    def __init__(self, table: Compared, own: Tensor, scores: Tensor | None = None) -> None:
+    Similarities are cosines; with ``by_scores``, or without vectors, they are the loss's scores.
+    """
+
+    def __init__(self, table: Compared, own: Tensor, *, by_scores: bool = False) -> None:
         anchors, self._candidates = table.units
         super().__init__(Views(anchors, self._candidates[own]))
-        self._scores = scores if table.vectors else table.scores
+        self.table, self.positive_places = table, own
+        self._scores = table.scores if by_scores or not table.vectors else None
         pulled = table.pulled.scatter(1, own[:, None], True)
         self._pushed = table.mask & ~pulled
 
@@ -78,6 +82,37 @@ class _ComparedPairs(EagerPairs):
 
     def columns(self, against: Against = "cross") -> Tensor:
         return self._candidates
+
+
+@dataclass(frozen=True)
+class _Forces:
+    """The forces of a loss on the n anchors of a table, each for the anchor's own loss.
+
+    Attributes:
+        gradient: Derivative with respect to the score of each candidate, n x m.
+        pull: Pull on each anchor by all candidates together, n.
+        push: Push of each candidate, n x m; 0 for candidates that are not pushed.
+    """
+
+    gradient: Tensor
+    pull: Tensor
+    push: Tensor
+
+    @classmethod
+    def of(cls, table: Compared, factor: float) -> "_Forces":
+        gradient = table.gradient * (table.rows / factor)
+        pull = -torch.where(table.pulled, gradient, 0).sum(dim=1)
+        return cls(gradient, pull, torch.where(table.pushed, gradient, 0))
+
+    @cached_property
+    def total_push(self) -> Tensor:
+        """Push on each anchor by all candidates together, n."""
+        return self.push.sum(dim=1)
+
+    @cached_property
+    def live(self) -> Tensor:
+        """Whether each anchor is pulled or pushed, n."""
+        return (self.pull > 0) | self.push.any(dim=1)
 
 
 @torch.no_grad()
@@ -99,21 +134,19 @@ def measure_compared(
         factor: Known factor in the gradient, for example 1/k if k batches are accumulated.
     """
     table = stacked(tables)
-    evidence = SoftmaxEvidence.of(table)
+    forces, evidence = _Forces.of(table, factor), SoftmaxEvidence.of(table)
     enough = evidence if evidence.pairs >= _ENOUGH else evidence + earlier
     stated = None if table.scale is None else 1 / table.scale
-    apart, tau = _fitted(table, enough, stated)
-    gradient = table.gradient * (table.rows / factor)
-    pull = -torch.where(table.pulled, gradient, 0).sum(dim=1)
-    push = torch.where(table.pushed, gradient, 0)
-    live = (pull > 0) | push.any(dim=1)
-    numbers = _geometry(tables) | _reached(table, gradient)
+    # far from 0, the pushes of a sigmoid look like those of a softmax
+    sigmoid = table.sigmoid and not (table.balanced and bool(table.gradient.any()))
+    tau = None if sigmoid else _fitted_temperature(enough, stated)
+    numbers = _geometry(tables) | _gradient_on_anchors(table, forces)
     # a triplet beyond its margin has no gradient either, but it has a negative
     alone = (table.single and stated is not None) or all(len(t.gradient) == 1 for t in tables)
-    if alone and not bool(live.any()):
-        return SeenBatch("nothing", numbers | _of_no_negatives(table), evidence)
-    kind = _kind(table, push, live, gradient, None if apart else tau or stated)
-    if kind in ("softmax", "nothing") and not apart:
+    if alone and not bool(forces.live.any()):
+        return SeenBatch("nothing", numbers | _without_negatives(table), evidence)
+    kind = _kind(table, forces, None if sigmoid else tau or stated)
+    if kind in ("softmax", "nothing") and not sigmoid:
         tau = tau or stated
     elif enough.misfit > _EXACT:  # pushes that happen to rise with the scores
         tau = None
@@ -121,106 +154,122 @@ def measure_compared(
     if any(t.soft for t in tables) or (kind == "softmax" and enough.temperature is None and sure):
         return SeenBatch("scores", numbers, evidence)  # it fits the softmax of a teacher or mixture
     if kind in ("pairs", "targets"):
-        return SeenBatch(
-            kind, numbers | measure_single_pairs(table, pull, push, live, pool), evidence
-        )
-    most = torch.where(table.pulled, gradient, torch.inf).argmin(dim=1)
-    near = table.scores.masked_fill(~_others(table), -torch.inf).argmax(dim=1)
-    own = torch.where(pull > 0, most, near)
+        of_pairs = measure_single_pairs(table, forces.pull, forces.push, forces.live, pool)
+        return SeenBatch(kind, numbers | of_pairs, evidence)
+    own = _own_candidates(table, forces)
     # with a teacher, place and scores do not determine which candidate is pulled, nor how much
-    place = (own - table.mask.int().argmax(dim=1))[pull > 0]
-    if (table.blocks and len(place.unique()) > 1) or any(map(_taught, tables)):
+    place = (own - table.mask.int().argmax(dim=1))[forces.pull > 0]
+    if (table.blocks and len(place.unique()) > 1) or any(map(_is_taught, tables)):
         return SeenBatch("scores", numbers, evidence)
-    pairs = _ComparedPairs(table, own)
-    unit, total = temperature or tau or (stated if apart else None) or 1.0, push.sum(dim=1)
-    unit = tau if kind == "softmax" and tau is not None else unit
-    force, some = unit * total, total > 0
-    times: float | None = 1.0
-    if kind == "softmax" and tau is not None:
-        force, times = _of_infonce(table, own, pairs.negative(), tau, force)
-    each = (unit * total).where(some, 1.0)  # W of InfoNCE sums to 1 / temperature
-    terms = Terms(force, push / each[:, None], (pull / each).where(some, 0.0), scale=1 / table.rows)
+    unit = temperature or tau or (stated if sigmoid else None) or 1.0
+    seen = SeenBatch(kind, numbers, evidence)
+    return _with_components(seen, tables, _ComparedPairs(table, own), forces, tau, unit)
+
+
+def _with_components(
+    seen: SeenBatch,
+    tables: list[Compared],
+    pairs: _ComparedPairs,
+    forces: _Forces,
+    tau: float | None,
+    unit: float,
+) -> SeenBatch:
+    """Add the measurements of positives and negatives.
+
+    ``tau`` is the temperature of the loss, if it is known; ``unit`` replaces an unknown one.
+    """
+    table, negative, softmax = pairs.table, pairs.negative(), seen.kind == "softmax"
+    dissipation, factor = unit * forces.total_push, seen.factor
+    if softmax and tau is not None:
+        unit = tau
+        dissipation, factor = _of_infonce(pairs, tau * forces.total_push, tau)
+    opposed = forces.total_push > 0
+    each = (unit * forces.total_push).where(opposed, 1.0)  # as in InfoNCE, W sums to 1 / unit
+    pull = (forces.pull / each).where(opposed, 0.0)
+    terms = Terms(dissipation, forces.push / each[:, None], pull, scale=1 / table.rows)
+    numbers = dict(seen.numbers)
     if table.vectors:
-        of_pairs = _of_vectors(tables, pairs, own, terms, pull > 0, mined=kind != "softmax")
-        numbers = {**of_pairs, **{k: v for k, v in numbers.items() if v is not None}}
+        known = {name: value for name, value in numbers.items() if value is not None}
+        numbers = _of_vectors(tables, pairs, terms, forces.pull > 0, mined=not softmax) | known
     else:
-        ahead = gap_in_deviations(
-            table.scores.gather(1, own[:, None]), table.scores[pairs.negative()]
-        )
-        numbers |= {**summary(terms, pairs), "label_gap": ahead}
-    if numbers.get("hardest_share") is None and tau is not None and bool(pairs.negative().any()):
-        scores = (table.scores / tau).masked_fill(~(rest := pairs.negative()), -torch.inf)
-        numbers["hardest_share"] = float(scores[rest.any(dim=1)].softmax(dim=1).amax(1).mean())
-    ratio = (pull / total)[some & (force >= _ONE / 2)]
-    numbers["ratio"] = float(ratio.mean()) if len(ratio) else None
-    if times is None:
+        positive = table.scores.gather(1, pairs.positive_places[:, None])
+        lead = gap_in_deviations(positive, table.scores[negative])
+        numbers |= summary(terms, pairs) | {"label_gap": lead}
+    if numbers.get("hardest_share") is None and tau is not None and bool(negative.any()):
+        scores = (table.scores / tau).masked_fill(~negative, -torch.inf)[negative.any(dim=1)]
+        numbers["hardest_share"] = float(scores.softmax(dim=1).amax(dim=1).mean())
+    if factor is None:
         numbers |= {"dissipation": None, "dead": None}
-    elif kind != "softmax" and numbers["dead"] is not None:  # a full pull is not dead
-        still = (unit * total.maximum(pull) < DEAD)[pairs.negative().any(dim=1)]
-        numbers["dead"] = float(exact(still).mean())
-    numbers |= {"negatives": float(exact(pairs.negative().sum(1)).mean()), "temperature": tau}
-    shown = bool(numbers.get("false_negatives")) and table.rows == len(table.anchors)
-    places = places_of_false_negatives(pairs, len(tables[0].anchors), table.pushed) if shown else ()
-    return SeenBatch(kind, numbers, evidence, times, places)
+    elif not softmax and numbers["dead"] is not None:  # a full pull is not dead
+        still = unit * forces.total_push.maximum(forces.pull) < DEAD
+        numbers["dead"] = float(exact(still[negative.any(dim=1)]).mean())
+    ratio = (forces.pull / forces.total_push)[opposed & (dissipation >= DEAD)]
+    numbers["ratio"] = float(ratio.mean()) if len(ratio) else None
+    numbers |= {"negatives": float(exact(negative.sum(dim=1)).mean()), "temperature": tau}
+    places: tuple[tuple[int, int], ...] = ()
+    if numbers.get("false_negatives") and table.rows == len(table.anchors):  # not of a sample
+        places = places_of_false_negatives(pairs, len(tables[0].anchors), table.pushed)
+    return replace(seen, numbers=numbers, factor=factor, places=places)
 
 
-def _fitted(
-    table: Compared, evidence: SoftmaxEvidence, stated: float | None
-) -> tuple[bool, float | None]:
-    """Return whether a loss takes sigmoids of single pairs, and otherwise its temperature."""
-    # far from 0, the pushes of a sigmoid look like those of a softmax
-    if table.sigmoid and not (table.balanced and bool(table.gradient.any())):
-        return True, None
+def _fitted_temperature(evidence: SoftmaxEvidence, stated: float | None) -> float | None:
+    """Return the temperature that the pushes show; the stated one if only rounding differs."""
     tau = evidence.temperature
-    rounded = tau and stated and abs(tau / stated - 1) < _EQUAL  # in half precision
-    return False, stated if rounded else tau
+    if tau and stated and abs(tau / stated - 1) < _EQUAL:  # in half precision
+        return stated
+    return tau
+
+
+def _own_candidates(table: Compared, forces: _Forces) -> Tensor:
+    """Return the column of each anchor's positive, n: the most pulled, else the nearest."""
+    most = torch.where(table.pulled, forces.gradient, torch.inf).argmin(dim=1)
+    # an unpulled positive is among the candidates that are not pushed
+    rest = ~table.pushed & (table.scores > -torch.inf)
+    some = rest.any(dim=1, keepdim=True) & table.pushed.any(dim=1, keepdim=True)
+    others = torch.where(some, rest & table.mask if table.blocks else rest, table.mask)
+    near = table.scores.masked_fill(~others, -torch.inf).argmax(dim=1)
+    return torch.where(forces.pull > 0, most, near)
 
 
 def _of_vectors(
-    tables: list[Compared],
-    pairs: _ComparedPairs,
-    own: Tensor,
-    terms: Terms,
-    on: Tensor,
-    *,
-    mined: bool,
+    tables: list[Compared], pairs: _ComparedPairs, terms: Terms, pulled: Tensor, *, mined: bool
 ) -> dict[str, float | None]:
-    """Return the measurements that depend on which pairs were pulled and pushed."""
-    table = stacked(tables)
+    """Return the measurements of the embeddings; ``mined``: the loss may choose its negatives."""
+    table, own, negative = pairs.table, pairs.positive_places, pairs.negative()
     numbers = measure_pairs(pairs, terms, table.anchors)
-    some = pairs.negative().any(dim=1)
-    if mined and bool(some.any()):  # rows that are not pushed may have the anchor's label
-        copied = false_negative(pairs, table.pushed)[some]
+    opposed = negative.any(dim=1)
+    if mined and bool(opposed.any()):  # rows that are not pushed may have the anchor's label
+        copied = false_negative(pairs, table.pushed)[opposed]
         numbers["false_negatives"] = float(exact(copied).mean())
-    labels = measure_labels(table, own, on, terms.mass > 0, mined=mined)
-    numbers |= labels | ({} if mined else _passed_over(table, own, pairs.negative()))
-    copies = numbers.get("false_negatives")
-    numbers |= {} if table.both else _as_new(table, own, [len(t.anchors) for t in tables])
-    if mined or "false_negatives" in labels:
-        numbers["false_negatives"] = copies  # anchors of one label are no false negatives
+    labels = measure_labels(table, own, pulled, terms.mass > 0, mined=mined)
+    numbers |= labels | ({} if mined else _with_passed_over(table, own, negative))
+    new = {} if table.both else _among_positives(table, own, [len(t.anchors) for t in tables])
+    if mined or "false_negatives" in labels:  # anchors of one label are no false negatives
+        new.pop("false_negatives", None)
+    numbers |= new
     copies = numbers.get("false_negatives")
     if copies is not None and not mined and table.cosines:
         numbers["false_negatives"] = max(copies, share_alike_twice(table, own))
     # if texts are compared token by token, the score shows the nearest, not the mean of the tokens
-    by_scores = _ComparedPairs(table, own, table.scores)
+    by_scores = _ComparedPairs(table, own, by_scores=True)
     return numbers | {"hardest_share": hardest_share(terms, by_scores)}
 
 
-def _kind(table: Compared, push: Tensor, live: Tensor, gradient: Tensor, tau: float | None) -> str:
+def _kind(table: Compared, forces: _Forces, tau: float | None) -> str:
     """Return the kind of a loss; its temperature is ``tau``, if it is known."""
-    if not bool(live.any()):
+    if not bool(forces.live.any()):
         return "pairs" if table.single else "nothing"
-    if not bool(push.any()):
+    if not bool(forces.push.any()):
         return "pairs" if table.both else "targets"
     if table.single:
         return "pairs"
     if tau is None:
         return "other"
-    rounding = tau * float(gradient.sum(dim=1).abs().max()) < _LEAST_FORCE
+    rounding = tau * float(forces.gradient.sum(dim=1).abs().max()) < _LEAST_FORCE
     return "softmax" if table.balanced or table.rounded or rounding else "other"
 
 
-def _passed_over(table: Compared, own: Tensor, negative: Tensor) -> dict[str, float | None]:
+def _with_passed_over(table: Compared, own: Tensor, negative: Tensor) -> dict[str, float | None]:
     """Return the angles of negatives, and of rows left out because nearer than the positive."""
     # Any positive is nearer than the negatives that such a filter of false negatives leaves.
     near = (table.scores > table.scores.gather(1, own[:, None])) & (table.cosine < 1 - SAME)
@@ -231,7 +280,7 @@ def _passed_over(table: Compared, own: Tensor, negative: Tensor) -> dict[str, fl
     return {"negative_mean": float(angle.mean()), "negative_std": float(angle.std(correction=0))}
 
 
-def _as_new(table: Compared, own: Tensor, sizes: list[int]) -> dict[str, float | None]:
+def _among_positives(table: Compared, own: Tensor, sizes: list[int]) -> dict[str, float | None]:
     """Return measurements with the positives of other anchors of a table as the negatives."""
     # Candidates without a gradient may be from a queue, whose older embeddings are not comparable.
     columns = table.columns[own]
@@ -246,7 +295,8 @@ def _as_new(table: Compared, own: Tensor, sizes: list[int]) -> dict[str, float |
     return {name: angles(pairs)[name] for name in names} if bool(pairs.negative().any()) else {}
 
 
-def _of_no_negatives(table: Compared) -> dict[str, float | None]:
+def _without_negatives(table: Compared) -> dict[str, float | None]:
+    """Return the measurements of anchors that are alone with their positives."""
     numbers: dict[str, float | None] = {"negatives": 0.0, "embedding_gradient": 0.0}
     if table.vectors:
         cosine = torch.where(table.mask, table.cosine, -1).amax(dim=1).clamp(-1, 1)
@@ -254,14 +304,7 @@ def _of_no_negatives(table: Compared) -> dict[str, float | None]:
     return numbers
 
 
-def _others(table: Compared) -> Tensor:
-    """The candidates that are not pushed, n x m; an unpulled positive is among them."""
-    rest = ~table.pushed & (table.scores > -torch.inf)
-    some = rest.any(dim=1, keepdim=True) & table.pushed.any(dim=1, keepdim=True)
-    return torch.where(some, rest & table.mask if table.blocks else rest, table.mask)
-
-
-def _taught(table: Compared) -> bool:
+def _is_taught(table: Compared) -> bool:
     """Whether some anchor is pulled less than another although its pulled candidate leads by less.
 
     A loss with positives pulls less the more a positive leads. A loss that fits its scores to those
@@ -279,26 +322,26 @@ def _taught(table: Compared) -> bool:
     return bool((behind & (pull[:, None] < pull - BALANCED * pull.max())).any())
 
 
-def _of_infonce(
-    table: Compared, own: Tensor, negative: Tensor, tau: float, force: Tensor
-) -> tuple[Tensor, float | None]:
+def _of_infonce(pairs: _ComparedPairs, measured: Tensor, tau: float) -> tuple[Tensor, float | None]:
     """Return GD and the factor of the loss: InfoNCE's GD if it fits, otherwise the measured GD."""
     # InfoNCE's GD follows from the similarities alone, without the unknown factor of the loss. If
     # GD is equal for all anchors but far from 1, as in DCL, the factor is None, and GD is relative.
+    table = pairs.table
     scores = exact(table.scores) / tau
-    other = scores.masked_fill(~negative, -torch.inf).logsumexp(dim=1)
-    expected = torch.sigmoid(other - scores.gather(1, own[:, None])[:, 0])
-    shown = exact(force)
+    other = scores.masked_fill(~pairs.negative(), -torch.inf).logsumexp(dim=1)
+    expected = torch.sigmoid(other - scores.gather(1, pairs.positive_places[:, None])[:, 0])
+    shown = exact(measured)
     multiple = float((shown * expected).sum() / expected.square().sum().clamp_min(1e-300))
     apart = float(torch.linalg.vector_norm(shown - multiple * expected))
-    fits = apart < _EQUAL * float(torch.linalg.vector_norm(shown))
-    if fits:
+    if apart < _EQUAL * float(torch.linalg.vector_norm(shown)):
         # the exponent is a rounded cosine divided by tau
         near = _EQUAL + (torch.finfo(torch.bfloat16).eps / tau if table.rounded else 0.0)
-        return expected.to(force), 1.0 if abs(multiple - 1) < near else multiple
-    mean = float(force.mean())
-    alike = float(force.std(correction=0)) < _ALIKE * mean
-    return (force / mean, None) if alike and not 1 / _FAR < mean < _FAR else (force, 1.0)
+        return expected.to(measured), 1.0 if abs(multiple - 1) < near else multiple
+    mean = float(measured.mean())
+    alike = float(measured.std(correction=0)) < _ALIKE * mean
+    if alike and not 1 / _FAR < mean < _FAR:
+        return measured / mean, None
+    return measured, 1.0
 
 
 def _geometry(tables: list[Compared]) -> dict[str, float | None]:
@@ -314,11 +357,11 @@ def _geometry(tables: list[Compared]) -> dict[str, float | None]:
     return numbers
 
 
-def _reached(table: Compared, gradient: Tensor) -> dict[str, float | None]:
+def _gradient_on_anchors(table: Compared, forces: _Forces) -> dict[str, float | None]:
     """Return the mean length of the gradient on an anchor, and its share that changes the norm."""
     if table.distance or not table.vectors:
         return {}
-    whole = gradient @ table.columns
+    whole = forces.gradient @ table.columns
     unit = F.normalize(table.anchors, dim=1)
     along = (whole * unit).sum(dim=1, keepdim=True)
     if table.cosines:
