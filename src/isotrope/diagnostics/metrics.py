@@ -10,45 +10,33 @@ from math import pi
 
 from isotrope.diagnostics.metric import EVERY, Log, Metric, Panel
 
-_length = partial(Panel, floor=0.0, least=0.0)
+_length = partial(Panel, floor=0.0, least=0.0)  # the picture of a number from 0 up
 _share = partial(_length, most=1.0)
+_of_result = partial(Metric, logs=())  # only in the result of a run, not in metrics.csv
+_of_doctor = partial(Metric, logs=("doctor",))
 
 METRICS = (
-    Metric(
+    _of_result(
         "dev_start",
         "Dev score before training",
         "score of the model before training (step 0)",
-        logs=(),
         heading="Dev start",
     ),
-    Metric(
+    _of_result(
         "dev_best",
         "Dev score of the chosen step",
         "highest dev score of the run, including step 0; with --prefer trained, the score of the "
         "trained model, unless the original one was saved",
-        logs=(),
         heading="Dev chosen",
     ),
-    Metric(
-        "dev_best_step",
-        "Chosen step",
-        "step of this score",
-        logs=(),
-        heading="At step",
-        digits=0,
+    _of_result("dev_best_step", "Chosen step", "step of this score", heading="At step", digits=0),
+    _of_result(
+        "dev_final", "Last dev score", "dev score after the last step", heading="Dev last step"
     ),
-    Metric(
-        "dev_final",
-        "Last dev score",
-        "dev score after the last step",
-        logs=(),
-        heading="Dev last step",
-    ),
-    Metric(
+    _of_result(
         "linear",
         "Linear probe",
         "accuracy of a linear classifier on the encoder's features",
-        logs=(),
         heading="Linear probe",
         only="images",
     ),
@@ -66,7 +54,7 @@ METRICS = (
         "gradient_norm",
         "Gradient norm",
         "length of the gradient of all parameters",
-        "Length of the gradient of all parameters at a step, before gradient clipping.",
+        meaning="Length of the gradient of all parameters at a step, before gradient clipping.",
         of_step=True,
         panel=Panel(
             "norms",
@@ -81,10 +69,10 @@ METRICS = (
         "Gradient dissipation",
         "factor on an anchor's gradient, between 0 and 1; mean over the anchors that have "
         "negatives",
-        "The factor on an anchor's whole gradient, averaged over anchors. An anchor with a factor "
-        "near 0 already distinguishes its positive from its negatives and no longer learns. An "
-        "anchor with a factor below 0.01 is called dead. The picture is empty if no anchor has "
-        "negatives: in batches of one row, and with a loss of single pairs.",
+        meaning="The factor on an anchor's whole gradient, averaged over anchors. An anchor with "
+        "a factor near 0 already distinguishes its positive from its negatives and no longer "
+        "learns. An anchor with a factor below 0.01 is called dead. The picture is empty if no "
+        "anchor has negatives: in batches of one row, and with a loss of single pairs.",
         symbol="GD",
         panel=_length(
             "gradient",
@@ -105,8 +93,9 @@ METRICS = (
         "hardest_share",
         "Weight",
         "share of the push on an anchor that comes from its hardest negative",
-        "Share of the push on an anchor that comes from its hardest negative: 1 if no other "
-        "negative pushes, 1/(N \u2212 1) if all N \u2212 1 negatives push equally.",
+        meaning="Share of the push on an anchor that comes from its hardest negative: 1 if no "
+        "other negative pushes, 1/(N \N{MINUS SIGN} 1) if all N \N{MINUS SIGN} 1 negatives push "
+        "equally.",
         symbol="W",
         panel=_share(
             "gradient",
@@ -119,8 +108,8 @@ METRICS = (
         "ratio",
         "Ratio",
         "pull of the positive divided by the push of the negatives",
-        "Pull of the positive on an anchor, divided by the push of its negatives. Above 1, the "
-        "pull is stronger.",
+        meaning="Pull of the positive on an anchor, divided by the push of its negatives. Above "
+        "1, the pull is stronger.",
         symbol="R",
         panel=Panel(
             "gradient", "Pull of the positive divided by push of the negatives.", title="Ratio, R"
@@ -131,19 +120,19 @@ METRICS = (
         "alignment",
         "Alignment",
         "mean squared distance between the two views of an input; lower is closer",
-        "Mean squared distance between the two views of one text or image on the unit sphere: 0 if "
-        "they coincide, 2 if they are unrelated; lower is closer.",
+        meaning="Mean squared distance between the two views of one text or image on the unit "
+        "sphere: 0 if they coincide, 2 if they are unrelated; lower is closer.",
         beside="uniformity",
-        heading="Align\u00adment",
+        heading="Align\N{SOFT HYPHEN}ment",
     ),
     Metric(
         "uniformity",
         "Uniformity",
-        "log of the mean of exp(-2 \u00d7 squared distance of two embeddings); lower is more "
-        "spread out",
-        "Logarithm of the mean of exp(\u22122 d\u00b2), where d is the distance of two embeddings. "
-        "0: all embeddings are one point; about \u22124: the embeddings spread evenly. Lower is "
-        "more spread out.",
+        "log of the mean of exp(-2 \N{MULTIPLICATION SIGN} squared distance of two embeddings); "
+        "lower is more spread out",
+        meaning="Logarithm of the mean of exp(\N{MINUS SIGN}2 d\N{SUPERSCRIPT TWO}), where d is "
+        "the distance of two embeddings. 0: all embeddings are one point; about \N{MINUS SIGN}4: "
+        "the embeddings spread evenly. Lower is more spread out.",
         panel=Panel(
             "spread",
             "The ring is the first step, the dot the last. Lower is better on both axes.",
@@ -152,14 +141,14 @@ METRICS = (
             kind="path",
             across="alignment",
         ),
-        heading="Unifor\u00admity",
+        heading="Unifor\N{SOFT HYPHEN}mity",
     ),
     Metric(
         "norm",
         "Embedding norm",
         "mean length of the embeddings that the objective receives",
-        "Mean length of the embeddings before they are scaled to length 1. Gradients on embeddings "
-        "are divided by this length, so growing norms slow a training down.",
+        meaning="Mean length of the embeddings before they are scaled to length 1. Gradients on "
+        "embeddings are divided by this length, so growing norms slow a training down.",
         panel=Panel("norms", "Mean length before the scaling.", least=0.0, logarithmic=True),
         line="embeddings that the objective gets",
         heading="Norm",
@@ -170,9 +159,9 @@ METRICS = (
         "Bound of the ratio",
         "share of the anchors that a small step brings nearer to the positive (Li et al. 2024, "
         "lemma 1); anchors with a gradient dissipation below 0.01 are not counted",
-        "Share of anchors whose ratio R is above the bound of lemma 1 (Li et al. 2024): a small "
-        "step brings them nearer to their positives, although the hardest negative pushes them. "
-        "Anchors with a gradient dissipation below 0.01 are not counted.",
+        meaning="Share of anchors whose ratio R is above the bound of lemma 1 (Li et al. 2024): a "
+        "small step brings them nearer to their positives, although the hardest negative pushes "
+        "them. Anchors with a gradient dissipation below 0.01 are not counted.",
         panel=_share(
             "gradient",
             "Among anchors with GD >= 0.01: share that a small step brings nearer to the positive.",
@@ -183,8 +172,8 @@ METRICS = (
         "gradient_alignment",
         "Pull and push",
         "mean length of the positive's pull on an anchor, in the tangent plane of the unit sphere",
-        "Mean lengths of the pull and of the push on an anchor, in the tangent plane of the unit "
-        "sphere: a normalised anchor can move only in this plane (Nie et al. 2023).",
+        meaning="Mean lengths of the pull and of the push on an anchor, in the tangent plane of "
+        "the unit sphere: a normalised anchor can move only in this plane (Nie et al. 2023).",
         panel=_length(
             "gradient", "Two curves: mean length of the pull, and of the push.", key="parts"
         ),
@@ -201,7 +190,7 @@ METRICS = (
         "embedding_gradient",
         "Gradient on the embedding",
         "mean length of the gradient on an embedding before it is scaled to length 1",
-        "Mean length of the gradient on an embedding before it is scaled to length 1: the "
+        meaning="Mean length of the gradient on an embedding before it is scaled to length 1: the "
         "gradient on the scaled embedding, divided by the norm (Draganov et al. 2024).",
         panel=_length(
             "norms", "The longer an embedding, the smaller its gradient.", logarithmic=True
@@ -211,8 +200,9 @@ METRICS = (
         "positive_mean",
         "Angles",
         "mean angle between an anchor and its positive",
-        "Angles between an anchor and its positive, and between an anchor and its negatives, in "
-        "radians. Lines are means, bands one standard deviation (Li et al. 2024, figure 9).",
+        meaning="Angles between an anchor and its positive, and between an anchor and its "
+        "negatives, in radians. Lines are means, bands one standard deviation (Li et al. 2024, "
+        "figure 9).",
         unit="rad",
         panel=_length(
             "angles",
@@ -256,8 +246,8 @@ METRICS = (
         "distance_gap",
         "Distance gap",
         "mean distance from an anchor to its negatives, minus the distance to its positive",
-        "Mean distance from an anchor to its negatives, minus the distance to its positive. Below "
-        "0, the negatives are nearer (Nie et al. 2023, figure 3).",
+        meaning="Mean distance from an anchor to its negatives, minus the distance to its "
+        "positive. Below 0, the negatives are nearer (Nie et al. 2023, figure 3).",
         symbol="d",
         panel=Panel("angles", "How much farther the negatives are than the positive.", floor=0.0),
     ),
@@ -265,8 +255,8 @@ METRICS = (
         "opposite_halves",
         "Opposite halves",
         "share of positive pairs more than a right angle apart",
-        "The share of positive pairs whose two views are more than a right angle apart. If such "
-        "an angle grows, a loss of cosines pulls the views together more and more weakly.",
+        meaning="The share of positive pairs whose two views are more than a right angle apart. "
+        "If such an angle grows, a loss of cosines pulls the views together more and more weakly.",
         panel=_share("angles", "Share of positive pairs more than a right angle apart."),
         line="over \N{GREEK SMALL LETTER PI}/2",
         heading="Opp. halves",
@@ -284,30 +274,28 @@ METRICS = (
         "std",
         "Deviation per dimension",
         "standard deviation of a coordinate of the normalised embeddings, mean over coordinates",
-        "Standard deviation of a coordinate of the normalised embeddings, averaged over the "
-        "coordinates. 0: all embeddings are equal; 1/\u221ad: they spread evenly over d "
-        "dimensions.",
+        meaning="Standard deviation of a coordinate of the normalised embeddings, averaged over "
+        "the coordinates. 0: all embeddings are equal; 1/\N{SQUARE ROOT}d: they spread evenly "
+        "over d dimensions.",
         panel=_length(
-            "spread",
-            "Near 0, the normalised embeddings have collapsed to one point.",
-            place=1,
+            "spread", "Near 0, the normalised embeddings have collapsed to one point.", place=1
         ),
     ),
     Metric(
         "effective_rank",
         "Effective rank",
         "number of directions over which the embeddings spread",
-        "Number of directions over which the embeddings spread: 1 on a line, the number of "
-        "dimensions if all directions are used evenly.",
+        meaning="Number of directions over which the embeddings spread: 1 on a line, the number "
+        "of dimensions if all directions are used evenly.",
         panel=_length("spread", "Number of directions over which the embeddings spread."),
     ),
     Metric(
         "false_negatives",
         "False negatives",
         "share of the anchors with a negative that looks like a positive",
-        "The share of anchors with a negative that looks like a positive: the negative is at least "
-        "as near to the anchor as the positive, and much nearer than the average negative. "
-        "Examples are copies of a text in one batch, and images of one class.",
+        meaning="The share of anchors with a negative that looks like a positive: the negative is "
+        "at least as near to the anchor as the positive, and much nearer than the average "
+        "negative. Examples are copies of a text in one batch, and images of one class.",
         panel=_share("gradient", "Share of anchors with a negative that looks like a positive."),
     ),
     Metric(
@@ -318,60 +306,54 @@ METRICS = (
         beside="norm",
         line="features of the encoder",
     ),
-    Metric(
+    _of_doctor(
         "misfit",
         "Misfit",
         "share of the gradient on the embeddings that comes from no compared pair but, for "
         "example, from a penalty on norms",
-        logs=("doctor",),
     ),
-    Metric(
+    _of_doctor(
         "radial",
         "Radial gradient",
         "share of the gradient that changes the lengths of embeddings: 0 for losses of cosines, "
         "large for losses of dot products or distances",
-        logs=("doctor",),
     ),
-    Metric(
+    _of_doctor(
         "temperature",
         "Temperature",
         "temperature of the loss's softmax, computed from the gradient of the loss",
-        logs=("doctor",),
     ),
-    Metric(
+    _of_doctor(
         "pulled",
         "Pulled pairs",
         "for a loss of pairs: share of the pairs with a gradient that are pulled together; the "
         "other pairs with a gradient are pushed apart",
-        logs=("doctor",),
     ),
-    Metric(
+    _of_doctor(
         "label_gap",
         "Gap of the labels",
         "for a loss of labelled pairs: how much larger the mean angle is in pairs with low labels "
         "than in pairs with high labels, in units of the larger standard deviation of the angles",
-        logs=("doctor",),
     ),
-    Metric(
+    _of_doctor(
         "graded_gap",
         "Gap of graded labels",
         "for labels other than 0 and 1: how much larger the mean angle is in pairs that the loss "
         "pushes apart than in pairs that it pulls together, in units of the larger standard "
         "deviation of the angles",
-        logs=("doctor",),
     ),
     Metric(
         "dev",
         "Dev score",
         "score on held-out data",
-        "The score on held-out data during training. Step 0 is the model before training. The "
-        "model with the highest score was saved or, with --prefer trained, the trained model, "
+        meaning="The score on held-out data during training. Step 0 is the model before training. "
+        "The model with the highest score was saved or, with --prefer trained, the trained model, "
         "unless it was clearly worse.",
         logs=("text", "doctor"),
         panel=Panel(
             "training",
-            "Dashed line: score before training. Dot: step whose model was saved (with "
-            "--refit, the mean of this model and a second one).",
+            "Dashed line: score before training. Dot: step whose model was saved (with --refit, "
+            "the mean of this model and a second one).",
             kind="score",
             place=-2,
         ),
@@ -380,9 +362,9 @@ METRICS = (
         "knn",
         "kNN accuracy",
         "share of test images whose nearest training images have the same class",
-        "The share of test images whose nearest training images, by the encoder's features, have "
-        "the same class. Step 0 is the encoder before training. The last step is saved: a step "
-        "that was chosen on the test images would have too high a score.",
+        meaning="The share of test images whose nearest training images, by the encoder's "
+        "features, have the same class. Step 0 is the encoder before training. The last step is "
+        "saved: a step that was chosen on the test images would have too high a score.",
         unit="%",
         logs=("images",),
         panel=Panel(
@@ -406,8 +388,9 @@ METRICS = (
         "held_out_contrastive",
         "Held-out InfoNCE",
         "InfoNCE at temperature 0.05 on held-out records",
-        "InfoNCE at temperature 0.05, with dropout, on up to 512 held-out records and on as many "
-        "training records. Both losses fall while training generalises (Nie et al. 2023, fig. 1).",
+        meaning="InfoNCE at temperature 0.05, with dropout, on up to 512 held-out records and on "
+        "as many training records. Both losses fall while training generalises (Nie et al. 2023, "
+        "fig. 1).",
         logs=("text",),
         panel=Panel("training", "When the held-out curve begins to rise, training overfits."),
         line="held out",
@@ -426,7 +409,7 @@ METRICS = (
         "Texts per second",
         "texts, or pairs of texts, per second of training",
         logs=("text",),
-        heading="Samples /\u202fs",
+        heading="Samples /\N{NARROW NO-BREAK SPACE}s",
         only="text",
         digits=0,
     ),
@@ -435,21 +418,20 @@ METRICS = (
         "Images per second",
         "images per second of training",
         logs=("images",),
-        heading="Images /\u202fs",
+        heading="Images /\N{NARROW NO-BREAK SPACE}s",
         only="images",
         digits=0,
     ),
-    Metric(
+    _of_result(
         "seconds",
         "Duration",
         "duration of the training steps, without evaluation and saving",
         unit="s",
-        logs=(),
-        heading="Sec\u00adonds",
+        heading="Sec\N{SOFT HYPHEN}onds",
         digits=1,
     ),
 )
-"""Every metric, in the order of the columns of metrics.csv."""
+"""Every metric. Those of a log are in the order of its columns in metrics.csv."""
 
 MEASURED = tuple(metric.column for metric in METRICS if metric.logs == EVERY and not metric.of_step)
 """The keys of the result of ``observe.measure``."""
