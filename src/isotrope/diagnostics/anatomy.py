@@ -10,7 +10,6 @@ from math import isfinite, prod
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
 from torch import Tensor
 
 from isotrope.core.documents import read_json
@@ -25,12 +24,9 @@ from isotrope.core.views import Views
 from isotrope.diagnostics.evidence import RunEvidence, Words
 from isotrope.diagnostics.findings import Diagnosis
 from isotrope.diagnostics.metrics import columns
-from isotrope.diagnostics.observe import measure
-from isotrope.diagnostics.readings import objective_temperature
-from isotrope.diagnostics.seen import measure_compared
+from isotrope.diagnostics.seen import measure_compared, measure_known
 from isotrope.diagnostics.seen_labels import measure_margin
 from isotrope.paradigm import registry
-from isotrope.paradigm.anatomy import first_rows, hardest_share
 from isotrope.paradigm.compared import Compared, SoftmaxEvidence, joined
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.similarities import GraphReading
@@ -157,12 +153,23 @@ class Anatomy:
         self.calls, self._newest = self.calls + 1, at
         return at
 
-    def _compared(self, tables: list[Compared], factor: float) -> Row:
-        """Return the measurements of the compared pairs, and store the kind of the loss."""
+    def _of_known(self, known: list[tuple[Objective, Views]], *, is_whole: bool) -> Row:
+        """Measure the objective of the loss; ``is_whole``: the loss has hardly any other terms."""
+        # of nested prefixes, the longest
+        objective, views = max(known, key=lambda one: one[1].anchors.shape[1])
+        if is_whole:
+            self.objective = objective  # the newest, because its temperature may change
+        numbers = measure_known(objective, views)
+        self.kind = "broken" if numbers is None else "known"
+        return numbers or {}
+
+    def _of_compared(self, tables: list[Compared], factor: float) -> Row:
+        """Measure the pairs that a loss compared, and store the kind of the loss."""
         seen = measure_compared(
             tables, self._pool, earlier=self._evidence, temperature=self.temperature, factor=factor
         )
         self.kind, self.factor = seen.kind, seen.factor
+        self.reason = _TARGETS if seen.kind == "targets" else self.reason
         self.places = seen.places or self.places
         self._evidence = self._evidence * 0.9 + seen.evidence
         return {name: value for name, value in seen.numbers.items() if value is not None}
@@ -215,24 +222,18 @@ class Anatomy:
         left = 1 - min(1.0 if r.explained is None else r.explained for r in some)
         row["misfit"] = left
         known = [one for r in some for one in r.known]
+        compared: list[Compared] = []
         if known:
-            # of nested prefixes, the longest
-            objective, views = max(known, key=lambda one: one[1].anchors.shape[1])
-            self.kind = "known"
-            numbers = self._of_known(objective, views)
-            if left <= _LEFT_OUT:
-                self.objective = objective  # the newest, because its temperature may change
-            compared: list[Compared] = []
+            numbers = self._of_known(known, is_whole=left <= _LEFT_OUT)
         else:
             # a gradient cache shows the pairs of its first readings only
-            of = sum(r.rows for r in some) / sum(r.rows for r in some if r.compared)
-            compared = [replace(t, rows=round(of * t.rows)) for t in joined(tables)]
-            numbers = self._compared(compared, factor)
+            share = sum(r.rows for r in some) / sum(r.rows for r in some if r.compared)
+            compared = [replace(t, rows=round(share * t.rows)) for t in joined(tables)]
+            numbers = self._of_compared(compared, factor)
             numbers |= measure_margin(tables) if self.kind == "pairs" else {}
             self.settings["encoders"] = max(r.encoders for r in some)
             self.settings["summed"] = max((t.summed for t in compared), default=1.0)
             self.settings["queue"] = not any(t.both for t in tables)
-            self.reason = _TARGETS if self.kind == "targets" else self.reason
         limits = self.settings.setdefault("rank-limits", {})
         limits[str(self.place)] = numbers.pop("rank_limit", None)
         # if there are other terms, the pairs alone do not describe the training
@@ -282,24 +283,6 @@ class Anatomy:
             for row, names in self._own:
                 row.update(dict.fromkeys(names))
 
-    def _of_known(self, objective: Objective, views: Views) -> Row:
-        """Return the measurements of an objective of this library."""
-        views = views.detached()
-        parts = views.anchors, views.positives, views.negatives
-        if not all(x is None or bool(x.isfinite().all()) for x in parts):
-            self.kind = "broken"
-            return {}
-        with torch.autocast(views.anchors.device.type, enabled=False):
-            numbers = measure(objective, views)
-            tau = objective_temperature(RunEvidence(objective=objective))
-            if numbers["hardest_share"] is None and tau is not None and objective.has_terms:
-                pairs = objective.compare(first_rows(views))  # all anchors are done
-                share = hardest_share(objective.components(pairs), pairs, least=0.0)
-                numbers["hardest_share"] = share
-        radial = 0.0 if objective.space == "sphere" else None
-        limit = min(len(views.anchors) - 1, views.anchors.shape[1])
-        return {**numbers, "temperature": tau, "radial": radial, "rank_limit": limit}
-
     def _row(self, step: int, *, new: bool = False) -> Row:
         """Return the row of a step; add it if it is missing, or if ``new`` and of another loss."""
         for row in reversed(self.rows):
@@ -334,8 +317,8 @@ class Anatomy:
         if step is None and not self.rows:
             raise ValueError("pass step=NUMBER to note(): the log has no row yet")
         row = self.rows[-1] if step is None else self._row(step)
-        numbers = {"epoch": epoch, "loss": loss, "learning_rate": learning_rate, "dev": dev}
-        numbers |= {"gradient_norm": gradient_norm}
+        numbers = {"epoch": epoch, "loss": loss, "dev": dev}
+        numbers |= {"learning_rate": learning_rate, "gradient_norm": gradient_norm}
         row.update({name: value for name, value in numbers.items() if value is not None})
 
     def resume(self, path: str | Path, step: int) -> None:

@@ -13,6 +13,7 @@ from isotrope.diagnostics.metric import EVERY, Log, Metric, Panel
 _length = partial(Panel, floor=0.0, least=0.0)  # the picture of a number from 0 up
 _share = partial(_length, most=1.0)
 _of_result = partial(Metric, logs=())  # only in the result of a run, not in metrics.csv
+_of_texts = partial(Metric, logs=("text",))
 _of_doctor = partial(Metric, logs=("doctor",))
 
 METRICS = (
@@ -376,39 +377,29 @@ METRICS = (
             place=-1,
         ),
     ),
-    Metric(
+    _of_texts(
         "trained_contrastive",
         "InfoNCE on training data",
         "InfoNCE at temperature 0.05 on as many training records as there are held-out records",
-        logs=("text",),
         beside="held_out_contrastive",
         line="trained on",
     ),
-    Metric(
+    _of_texts(
         "held_out_contrastive",
         "Held-out InfoNCE",
         "InfoNCE at temperature 0.05 on held-out records",
         meaning="InfoNCE at temperature 0.05, with dropout, on up to 512 held-out records and on "
         "as many training records. Both losses fall while training generalises (Nie et al. 2023, "
         "fig. 1).",
-        logs=("text",),
         panel=Panel("training", "When the held-out curve begins to rise, training overfits."),
         line="held out",
     ),
-    Metric(
-        "held_out_alignment", "Held-out alignment", "alignment of held-out records", logs=("text",)
-    ),
-    Metric(
-        "held_out_uniformity",
-        "Held-out uniformity",
-        "uniformity of held-out records",
-        logs=("text",),
-    ),
-    Metric(
+    _of_texts("held_out_alignment", "Held-out alignment", "alignment of held-out records"),
+    _of_texts("held_out_uniformity", "Held-out uniformity", "uniformity of held-out records"),
+    _of_texts(
         "samples_per_second",
         "Texts per second",
         "texts, or pairs of texts, per second of training",
-        logs=("text",),
         heading="Samples /\N{NARROW NO-BREAK SPACE}s",
         only="text",
         digits=0,

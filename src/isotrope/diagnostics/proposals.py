@@ -14,7 +14,7 @@ NOTE_SCORES = "call doctor.anatomy.note(dev=SCORE) after each evaluation; a larg
 
 def lower_rate_flag(case: RunEvidence, divisor: float) -> str:
     """Return the flag for a lower learning rate."""
-    rate = readings.learning_rate(case)
+    rate = readings.planned(case, "learning-rate")
     lower = f"RATE/{divisor:g}" if rate is None else f"{rate / divisor:.2g}"
     return f"--learning-rate {lower}"
 

@@ -144,20 +144,11 @@ def _method_option(case: RunEvidence, name: str) -> float | None:
     return value
 
 
-def learning_rate(case: RunEvidence) -> float | None:
-    """Return the peak learning rate of a run, set by the user or chosen by ``isotrope train``."""
-    return _planned(case, "learning-rate")
-
-
-def weight_decay(case: RunEvidence) -> float | None:
-    """Return the weight decay of a run, set by the user or chosen by ``isotrope train``."""
-    return _planned(case, "weight-decay")
-
-
-def _planned(case: RunEvidence, name: str) -> float | None:
-    value = case.settings.get(name)
+def planned(case: RunEvidence, setting: str) -> float | None:
+    """Return a number among the settings, set by the user or chosen by ``isotrope train``."""
+    value = case.settings.get(setting)
     if value is None:
-        value = (case.details.get("plan") or {}).get(name.replace("-", "_"))
+        value = (case.details.get("plan") or {}).get(setting.replace("-", "_"))
     return None if value is None else float(value)
 
 

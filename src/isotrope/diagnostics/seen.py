@@ -1,7 +1,6 @@
-"""Measures a batch from the pairs that its loss compared, and the gradient of each pair."""
+"""Measures a batch from its objective, or from the gradient of each pair that its loss compared."""
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import torch
 import torch.nn.functional as F
@@ -10,13 +9,16 @@ from torch import Tensor
 from isotrope.core.rounding import exact
 from isotrope.core.terms import Against, Terms
 from isotrope.core.views import Views
+from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.observe import (
     angles,
     false_negative,
+    measure,
     measure_pairs,
     measure_unpaired,
     places_of_false_negatives,
 )
+from isotrope.diagnostics.readings import objective_temperature
 from isotrope.diagnostics.seen_labels import (
     SAME,
     gap_in_deviations,
@@ -27,8 +29,9 @@ from isotrope.diagnostics.seen_labels import (
 )
 from isotrope.kernels.eager import EagerPairs
 from isotrope.measures.norms import mean_norm
-from isotrope.paradigm.anatomy import DEAD, hardest_share, summary
+from isotrope.paradigm.anatomy import DEAD, first_rows, hardest_share, summary
 from isotrope.paradigm.compared import BALANCED, Compared, SoftmaxEvidence, stacked
+from isotrope.paradigm.objective import Objective
 
 _ENOUGH = 24  # pairs of one batch that suffice to find the temperature
 _EQUAL = 0.05  # relative difference allowed between a measured GD and InfoNCE's
@@ -60,11 +63,26 @@ class SeenBatch:
     places: tuple[tuple[int, int], ...] = ()
 
 
-class _ComparedPairs(EagerPairs):
-    """The similarities and negatives of a table, as the pairs that an objective reads.
+def measure_known(objective: Objective, views: Views) -> dict[str, float | None] | None:
+    """Return the measurements of an objective of isotrope; None if an embedding is not finite."""
+    views = views.detached()
+    parts = views.anchors, views.positives, views.negatives
+    if not all(part is None or bool(part.isfinite().all()) for part in parts):
+        return None
+    with torch.autocast(views.anchors.device.type, enabled=False):
+        numbers = measure(objective, views)
+        tau = objective_temperature(RunEvidence(objective=objective))
+        if numbers["hardest_share"] is None and tau is not None and objective.has_terms:
+            pairs = objective.compare(first_rows(views))  # all anchors are done
+            share = hardest_share(objective.components(pairs), pairs, least=0.0)
+            numbers["hardest_share"] = share
+    radial = 0.0 if objective.space == "sphere" else None
+    limit = min(len(views.anchors) - 1, views.anchors.shape[1])
+    return {**numbers, "temperature": tau, "radial": radial, "rank_limit": limit}
 
-    Similarities are cosines; with ``by_scores``, or without vectors, they are the loss's scores.
-    """
+
+class _ComparedPairs(EagerPairs):
+    """The similarities (cosines, or else scores) and negatives of a table."""
 
     def __init__(self, table: Compared, own: Tensor, *, by_scores: bool = False) -> None:
         anchors, self._candidates = table.units
@@ -98,18 +116,7 @@ class _Forces:
     pull: Tensor
     push: Tensor
 
-    @classmethod
-    def of(cls, table: Compared, factor: float) -> "_Forces":
-        gradient = table.gradient * (table.rows / factor)
-        pull = -torch.where(table.pulled, gradient, 0).sum(dim=1)
-        return cls(gradient, pull, torch.where(table.pushed, gradient, 0))
-
-    @cached_property
-    def total_push(self) -> Tensor:
-        """Push on each anchor by all candidates together, n."""
-        return self.push.sum(dim=1)
-
-    @cached_property
+    @property
     def live(self) -> Tensor:
         """Whether each anchor is pulled or pushed, n."""
         return (self.pull > 0) | self.push.any(dim=1)
@@ -134,7 +141,10 @@ def measure_compared(
         factor: Known factor in the gradient, for example 1/k if k batches are accumulated.
     """
     table = stacked(tables)
-    forces, evidence = _Forces.of(table, factor), SoftmaxEvidence.of(table)
+    gradient = table.gradient * (table.rows / factor)
+    pull = -torch.where(table.pulled, gradient, 0).sum(dim=1)
+    forces = _Forces(gradient, pull, torch.where(table.pushed, gradient, 0))
+    evidence = SoftmaxEvidence.of(table)
     enough = evidence if evidence.pairs >= _ENOUGH else evidence + earlier
     stated = None if table.scale is None else 1 / table.scale
     # far from 0, the pushes of a sigmoid look like those of a softmax
@@ -179,12 +189,13 @@ def _with_components(
     ``tau`` is the temperature of the loss, if it is known; ``unit`` replaces an unknown one.
     """
     table, negative, softmax = pairs.table, pairs.negative(), seen.kind == "softmax"
-    dissipation, factor = unit * forces.total_push, seen.factor
+    push = forces.push.sum(dim=1)
+    dissipation, factor = unit * push, seen.factor
     if softmax and tau is not None:
         unit = tau
-        dissipation, factor = _of_infonce(pairs, tau * forces.total_push, tau)
-    opposed = forces.total_push > 0
-    each = (unit * forces.total_push).where(opposed, 1.0)  # as in InfoNCE, W sums to 1 / unit
+        dissipation, factor = _of_infonce(pairs, tau * push, tau)
+    opposed = push > 0
+    each = (unit * push).where(opposed, 1.0)  # as in InfoNCE, W sums to 1 / unit
     pull = (forces.pull / each).where(opposed, 0.0)
     terms = Terms(dissipation, forces.push / each[:, None], pull, scale=1 / table.rows)
     numbers = dict(seen.numbers)
@@ -201,9 +212,9 @@ def _with_components(
     if factor is None:
         numbers |= {"dissipation": None, "dead": None}
     elif not softmax and numbers["dead"] is not None:  # a full pull is not dead
-        still = unit * forces.total_push.maximum(forces.pull) < DEAD
+        still = unit * push.maximum(forces.pull) < DEAD
         numbers["dead"] = float(exact(still[negative.any(dim=1)]).mean())
-    ratio = (forces.pull / forces.total_push)[opposed & (dissipation >= DEAD)]
+    ratio = (forces.pull / push)[opposed & (dissipation >= DEAD)]
     numbers["ratio"] = float(ratio.mean()) if len(ratio) else None
     numbers |= {"negatives": float(exact(negative.sum(dim=1)).mean()), "temperature": tau}
     places: tuple[tuple[int, int], ...] = ()

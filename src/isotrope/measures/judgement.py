@@ -137,11 +137,8 @@ class DevHistory:
             with open_arrays(path) as archive:
                 arrays = {key: archive[key] for key in archive}
             gold, items = arrays.get("gold"), arrays["items"]
-            if (
-                items.ndim != 2
-                or not items.size
-                or (gold is not None and len(gold) != len(items.T))
-            ):
+            fits = items.ndim == 2 and items.size and (gold is None or len(gold) == len(items.T))
+            if not fits:
                 raise ValueError("its arrays do not fit")
             rows = zip(arrays["steps"], arrays["values"], items, strict=True)
             evaluations = {int(step): DevEvaluation(float(v), row, gold) for step, v, row in rows}
@@ -205,7 +202,8 @@ def judge(history: DevHistory) -> Judgement:
     scores = {step: evaluation.value for step, evaluation in history.evaluations.items()}
     numbers: _Numbers = {"start": {"step": start, "score": scores[start]}}
     if last == start:
-        return Judgement("not known", _not_known(history, numbers), numbers)
+        words = f"{history.name} was {scores[start]:.2f} at step {start}"
+        return Judgement("not known", f"{words}, and no later step has been scored yet", numbers)
     saved = last if history.saved == "last" else history.chosen_step()
     differences = _differences(history, start, sorted({saved, last} - {start}))
     numbers["saved"] = {"step": saved, "score": scores[saved], **differences.get(saved, {})}
@@ -265,11 +263,6 @@ def _rose(number: Mapping[str, float]) -> bool:
 def _fell(number: Mapping[str, float]) -> bool:
     """Whether a score is lower than the start's, by more than noise."""
     return number.get("p", 1.0) <= 1 - LEVEL and number["difference"] < 0
-
-
-def _not_known(history: DevHistory, numbers: _Numbers) -> str:
-    score, step = numbers["start"]["score"], numbers["start"]["step"]
-    return f"{history.name} was {score:.2f} at step {step}, and no later step has been scored yet"
 
 
 def _improved(history: DevHistory, numbers: _Numbers) -> str:

@@ -225,10 +225,8 @@ class HuggingFaceEvents:
             return
         if self._tokens:
             anatomy.settings.setdefault("kind", "text")
-        anatomy.note(step, epoch=self._state.epoch)
-        if self._optimizer is not None:
-            rate = float(max(group["lr"] for group in self._optimizer.param_groups))
-            anatomy.note(step, learning_rate=rate)
+        rate = highest_rate(self._optimizer)
+        anatomy.note(step, epoch=self._state.epoch, learning_rate=rate)
         if self.doctor.observes:
             return
         name = self._name
@@ -300,6 +298,11 @@ def scale_of(precision: object) -> float:
     """Return the factor by which the gradient scaler of a trainer multiplies losses, or 1."""
     scaler = getattr(precision, "scaler", None)
     return 1.0 if scaler is None else float(scaler.get_scale())
+
+
+def highest_rate(optimizer: Any) -> float | None:
+    """Return the highest learning rate of an optimizer's groups; None without an optimizer."""
+    return None if optimizer is None else float(max(g["lr"] for g in optimizer.param_groups))
 
 
 def _divides(trainer: Any, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> bool:

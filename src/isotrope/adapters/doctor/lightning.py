@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from isotrope.adapters.doctor.hugging_face import scale_of
+from isotrope.adapters.doctor.hugging_face import highest_rate, scale_of
 from isotrope.adapters.doctor.messages import words_of
 from isotrope.core.rounding import norm
 from isotrope.core.run_folder import RECORDING
@@ -85,7 +85,7 @@ class LightningEvents:
         gradients = [p.grad for p in pl_module.parameters() if p.grad is not None]
         sharded = any(hasattr(x, "to_local") for x in gradients)  # this process has only a part
         total = None if sharded else math.hypot(*map(norm, gradients))
-        rate = max(group["lr"] for group in optimizer.param_groups)
+        rate = highest_rate(optimizer)
         self.doctor.anatomy.note(gradient_norm=total, learning_rate=rate)
         for logger in trainer.loggers:
             logger.log_metrics(self.doctor.numbers(), step=self.step)

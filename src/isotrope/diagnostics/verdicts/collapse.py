@@ -14,14 +14,13 @@ from isotrope.diagnostics.readings import (
     deciding_part,
     further_evidence,
     has_copies,
-    learning_rate,
     negative_count,
     objective_margin,
     objective_temperature,
+    planned,
     pushes_apart,
     rank_limit,
     separation,
-    weight_decay,
 )
 from isotrope.diagnostics.verdict import Change, Found, Threshold, Verdict, compared, crosses
 from isotrope.diagnostics.verdicts.sources import DONE, EFFECTS, ZOO
@@ -38,7 +37,7 @@ def _not_finite(case: RunEvidence) -> Found | None:
     )
     if not crosses("rows_not_finite", broken):
         return None
-    more = {"logged_steps": len(case.rows), "learning_rate": learning_rate(case)}
+    more = {"logged_steps": len(case.rows), "learning_rate": planned(case, "learning-rate")}
     return Found(
         (compared("rows_not_finite", broken), *further_evidence(case, **more)),
         "The loss or the embeddings overflowed, or were NaN from the start. Ignore the log from "
@@ -82,7 +81,7 @@ def _diverging(case: RunEvidence) -> Found | None:
     for what, numbers in ways.items():
         evidence = [compared(name, n) for name, n in numbers if n is not None and crosses(name, n)]
         if numbers and len(evidence) == len(numbers):
-            rate = learning_rate(case)
+            rate = planned(case, "learning-rate")
             more = further_evidence(case, "uniformity", "norm", "loss", learning_rate=rate)
             detail = f"The steps are too large: {what}."
             return Found((*evidence, *more), detail, proposals.lower_rate_flag(case, 10))
@@ -299,7 +298,7 @@ def _collapsed(case: RunEvidence) -> Found | None:
 
 def _why_collapsed(case: RunEvidence) -> tuple[str, str, tuple[Evidence, ...]]:
     """Return the cause, the change, and the numbers that show the cause."""
-    decay = weight_decay(case)
+    decay = planned(case, "weight-decay")
     if not case.rows or collapsed_at_start(case):
         why = "The encoder was already collapsed before training, and training did not fix it."
         return why, ANOTHER, ()
@@ -321,7 +320,7 @@ def _why_collapsed(case: RunEvidence) -> tuple[str, str, tuple[Evidence, ...]]:
 
 
 def _decayed(case: RunEvidence) -> bool:
-    return case.kind == "images" and crosses("decay_that_kills", weight_decay(case))
+    return case.kind == "images" and crosses("decay_that_kills", planned(case, "weight-decay"))
 
 
 def _nothing_pushes(case: RunEvidence) -> bool:
@@ -424,7 +423,7 @@ DIMENSIONAL_COLLAPSE = Verdict(
 
 
 def _norms_too_large(case: RunEvidence) -> Found | None:
-    norm, decay = case.end("norm"), weight_decay(case)
+    norm, decay = case.end("norm"), planned(case, "weight-decay")
     if norm is None or (case.objective is not None and case.objective.space != "sphere"):
         return None  # without normalisation any norm is allowed
     fixed = case.losses and not crosses("norm_growth", _over_first(case, "norm", case.end))

@@ -13,8 +13,8 @@ from isotrope.diagnostics.readings import (
     further_evidence,
     gain_in_score,
     is_contrastive,
-    learning_rate,
     measured_steps,
+    planned,
     separation,
 )
 from isotrope.diagnostics.verdict import Change, Found, Threshold, Verdict, compared, crosses
@@ -208,7 +208,7 @@ LOSING_PULL = Verdict(
 def _contrastive_training(case: RunEvidence) -> str:
     """Return the flag for infonce; if it was infonce already, for a higher learning rate."""
     if case.rows and case.objective is not None and case.objective.name == "infonce":
-        rate = learning_rate(case)
+        rate = planned(case, "learning-rate")
         return f"--learning-rate {'10*RATE' if rate is None else f'{10 * rate:.2g}'}"
     return "--objective infonce (a short `isotrope train` from this encoder)"
 
