@@ -42,7 +42,7 @@ ROWS = 256
 
 _READ = 20_000  # records that the samples are drawn from
 _COMPARED = 2_000  # texts among which copies are counted
-_PIECE = 64  # texts of one forward pass
+_PIECE = 64  # texts or pictures of one forward pass
 _SEED = 0
 
 OVERLAP = 0.8
@@ -133,9 +133,9 @@ def texts_of(
         tuple(prompt + text for prompt, text in zip(prompts, record, strict=False))
         for record in _evenly(drawn, ROWS)
     ]
-    columns = zip(*_evenly(drawn, _COMPARED), strict=True)
+    compared = zip(*_evenly(drawn, _COMPARED), strict=True)  # all first texts, all second texts
     groups = _groups(drawn, labels, _COMPARED)
-    copies = max(copied(column, groups=groups) for column in columns)
+    copies = max(copied(column, groups=groups) for column in compared)
     return Texts(records, views, copies, _groups(drawn, labels, ROWS), len(drawn), name)
 
 
@@ -151,13 +151,10 @@ def _groups(
     if labels is None:
         return None
     drawn = zip(_evenly(records, most), _evenly(labels, most), strict=True)
-    marks = [
-        [
-            *(hash64(near_identical(text)) for text in (record[0], record[-1])),
-            group_mark(label, record[0]),
-        ]
-        for record, label in drawn
-    ]
+    marks = []
+    for record, label in drawn:
+        same_texts = [hash64(near_identical(text)) for text in (record[0], record[-1])]
+        marks.append([*same_texts, group_mark(label, record[0])])
     return joined_groups(np.array(marks, np.uint64))
 
 
@@ -189,10 +186,9 @@ def embed_views(
         dropout: Dropout rate of the training. 0 switches dropout off, so that both views are equal.
         max_length: Largest number of tokens of a text; None for the encoder's own limit.
     """
-    ids, _ = encoder.tokenize(
-        [encoder.prompt + text for record in texts.records for text in record],
-        min(encoder.max_length, max_length or encoder.max_length),
-    )
+    longest = min(encoder.max_length, max_length or encoder.max_length)
+    sentences = [encoder.prompt + text for record in texts.records for text in record]
+    ids, _ = encoder.tokenize(sentences, longest)
     width = len(texts.records[0])
     anchors, positives = ids[::width], ids[width - 1 :: width]
     with modes_kept(encoder), torch.no_grad(), seeded(_SEED):
@@ -224,12 +220,13 @@ def probe_images(
 
 
 def _embedded(encoder: SentenceEncoder, ids: Sequence[Sequence[int]], what: str) -> Tensor:
-    rows = []
-    with bar(len(ids), f"embed {what} with {Path(encoder.name).name}", "texts") as done:
-        for i in range(0, len(ids), _PIECE):
-            rows.append(encoder.of_tokens(ids[i : i + _PIECE]).float().cpu())
-            done(len(rows[-1]))
-    return torch.cat(rows)
+    pieces = []
+    with bar(len(ids), f"embed {what} with {Path(encoder.name).name}", "texts") as advance:
+        for start in range(0, len(ids), _PIECE):
+            piece = encoder.of_tokens(ids[start : start + _PIECE]).float().cpu()
+            pieces.append(piece)
+            advance(len(piece))
+    return torch.cat(pieces)
 
 
 def measure_plain(embeddings: Tensor) -> dict[str, float | None]:
@@ -259,19 +256,17 @@ def copied(texts: Sequence[str], *, groups: NDArray[np.int64] | None = None) -> 
     from scipy.sparse import csr_matrix
 
     words = [sorted(set(_WORD.findall(text.casefold()))) for text in texts]
-    numbers = {word: i for i, word in enumerate(dict.fromkeys(w for row in words for w in row))}
     sizes = np.array([len(row) for row in words])
-    columns = np.array([numbers[w] for row in words for w in row], dtype=np.int64)
+    column_of: dict[str, int] = {}  # of each word in a matrix of texts x words
+    columns = [column_of.setdefault(word, len(column_of)) for row in words for word in row]
     starts = np.concatenate([[0], np.cumsum(sizes)])
-    held = csr_matrix(
-        (np.ones(len(columns), np.float32), columns, starts), (len(texts), max(1, len(numbers)))
-    )
-    shared = (held @ held.T).tocoo()
+    ones, shape = np.ones(len(columns), np.float32), (len(texts), max(1, len(column_of)))
+    has_word = csr_matrix((ones, np.array(columns, np.int64), starts), shape)
+    shared = (has_word @ has_word.T).tocoo()  # the number of words that texts i and j share
     i, j = shared.row, shared.col
     union = sizes[i] + sizes[j] - shared.data
-    alike = (
-        (i != j) & (shared.data >= OVERLAP * union) & (np.minimum(sizes[i], sizes[j]) >= _FEWEST)
-    )
+    long_enough = np.minimum(sizes[i], sizes[j]) >= _FEWEST
+    alike = (i != j) & (shared.data >= OVERLAP * union) & long_enough
     if groups is not None:
         alike &= groups[i] != groups[j]
     return len(np.unique(i[alike])) / len(texts)
@@ -292,10 +287,8 @@ def model_geometry(views: Views) -> dict[str, Any]:
     own, unit = measured["infonce"], views.unit()
     cosines = unit.anchors @ unit.positives.T
     return {
-        **{
-            f"{side}_angle": [own[f"{side}_mean"], own[f"{side}_std"]]
-            for side in ("positive", "negative")
-        },
+        "positive_angle": [own["positive_mean"], own["positive_std"]],
+        "negative_angle": [own["negative_mean"], own["negative_std"]],
         "positive_cosine": _quantiles(cosines.diagonal()),
         "negative_cosine": _quantiles(cosines[choose_pairs(unit).negative()]),
         "hardest_share": own["hardest_share"],

@@ -9,24 +9,9 @@ from torch import Tensor
 from isotrope.core.rounding import exact
 from isotrope.core.terms import Against, Terms
 from isotrope.core.views import Views
+from isotrope.diagnostics import observe, seen_labels
 from isotrope.diagnostics.evidence import RunEvidence
-from isotrope.diagnostics.observe import (
-    angles,
-    false_negative,
-    measure,
-    measure_pairs,
-    measure_unpaired,
-    places_of_false_negatives,
-)
 from isotrope.diagnostics.readings import objective_temperature
-from isotrope.diagnostics.seen_labels import (
-    SAME,
-    gap_in_deviations,
-    linked,
-    measure_labels,
-    measure_single_pairs,
-    share_alike_twice,
-)
 from isotrope.kernels.eager import EagerPairs
 from isotrope.measures.norms import mean_norm
 from isotrope.paradigm.anatomy import DEAD, first_rows, hardest_share, summary
@@ -70,7 +55,7 @@ def measure_known(objective: Objective, views: Views) -> dict[str, float | None]
     if not all(part is None or bool(part.isfinite().all()) for part in parts):
         return None
     with torch.autocast(views.anchors.device.type, enabled=False):
-        numbers = measure(objective, views)
+        numbers = observe.measure(objective, views)
         tau = objective_temperature(RunEvidence(objective=objective))
         if numbers["hardest_share"] is None and tau is not None and objective.has_terms:
             pairs = objective.compare(first_rows(views))  # all anchors are done
@@ -135,7 +120,7 @@ def measure_compared(
 
     Args:
         tables: Tables of similarities, with the loss's gradient for each similarity.
-        pool: Labelled pairs of earlier batches that were too few; the list is changed.
+        pool: Pairs of earlier batches (see ``measure_single_pairs``); the list is changed.
         earlier: Sums (``SeenBatch.evidence``) of earlier batches.
         temperature: Temperature that the user gave; used only if the gradient shows none.
         factor: Known factor in the gradient, for example 1/k if k batches are accumulated.
@@ -164,7 +149,7 @@ def measure_compared(
     if any(t.soft for t in tables) or (kind == "softmax" and enough.temperature is None and sure):
         return SeenBatch("scores", numbers, evidence)  # it fits the softmax of a teacher or mixture
     if kind in ("pairs", "targets"):
-        of_pairs = measure_single_pairs(table, forces.pull, forces.push, forces.live, pool)
+        of_pairs = seen_labels.measure_single_pairs(table, forces.pull, forces.push, pool)
         return SeenBatch(kind, numbers | of_pairs, evidence)
     own = _own_candidates(table, forces)
     # with a teacher, place and scores do not determine which candidate is pulled, nor how much
@@ -198,14 +183,15 @@ def _with_components(
     each = (unit * push).where(opposed, 1.0)  # as in InfoNCE, W sums to 1 / unit
     pull = (forces.pull / each).where(opposed, 0.0)
     terms = Terms(dissipation, forces.push / each[:, None], pull, scale=1 / table.rows)
-    numbers = dict(seen.numbers)
+    numbers: dict[str, float | None] = dict(seen.numbers)
     if table.vectors:
         known = {name: value for name, value in numbers.items() if value is not None}
-        numbers = _of_vectors(tables, pairs, terms, forces.pull > 0, mined=not softmax) | known
+        numbers = _of_vectors(tables, pairs, terms, forces.pull > 0, mined=not softmax)
+        numbers |= known
     else:
         positive = table.scores.gather(1, pairs.positive_places[:, None])
-        lead = gap_in_deviations(positive, table.scores[negative])
-        numbers |= summary(terms, pairs) | {"label_gap": lead}
+        lead = seen_labels.gap_in_deviations(positive, table.scores[negative])
+        numbers |= {**summary(terms, pairs), "label_gap": lead}
     if numbers.get("hardest_share") is None and tau is not None and bool(negative.any()):
         scores = (table.scores / tau).masked_fill(~negative, -torch.inf)[negative.any(dim=1)]
         numbers["hardest_share"] = float(scores.softmax(dim=1).amax(dim=1).mean())
@@ -219,7 +205,7 @@ def _with_components(
     numbers |= {"negatives": float(exact(negative.sum(dim=1)).mean()), "temperature": tau}
     places: tuple[tuple[int, int], ...] = ()
     if numbers.get("false_negatives") and table.rows == len(table.anchors):  # not of a sample
-        places = places_of_false_negatives(pairs, len(tables[0].anchors), table.pushed)
+        places = observe.places_of_false_negatives(pairs, len(tables[0].anchors), table.pushed)
     return replace(seen, numbers=numbers, factor=factor, places=places)
 
 
@@ -247,12 +233,12 @@ def _of_vectors(
 ) -> dict[str, float | None]:
     """Return the measurements of the embeddings; ``mined``: the loss may choose its negatives."""
     table, own, negative = pairs.table, pairs.positive_places, pairs.negative()
-    numbers = measure_pairs(pairs, terms, table.anchors)
+    numbers = observe.measure_pairs(pairs, terms, table.anchors)
     opposed = negative.any(dim=1)
     if mined and bool(opposed.any()):  # rows that are not pushed may have the anchor's label
-        copied = false_negative(pairs, table.pushed)[opposed]
+        copied = observe.false_negative(pairs, table.pushed)[opposed]
         numbers["false_negatives"] = float(exact(copied).mean())
-    labels = measure_labels(table, own, pulled, terms.mass > 0, mined=mined)
+    labels = seen_labels.measure_labels(table, own, pulled, terms.mass > 0, mined=mined)
     numbers |= labels | ({} if mined else _with_passed_over(table, own, negative))
     new = {} if table.both else _among_positives(table, own, [len(t.anchors) for t in tables])
     if mined or "false_negatives" in labels:  # anchors of one label are no false negatives
@@ -260,7 +246,7 @@ def _of_vectors(
     numbers |= new
     copies = numbers.get("false_negatives")
     if copies is not None and not mined and table.cosines:
-        numbers["false_negatives"] = max(copies, share_alike_twice(table, own))
+        numbers["false_negatives"] = max(copies, seen_labels.share_alike_twice(table, own))
     # if texts are compared token by token, the score shows the nearest, not the mean of the tokens
     by_scores = _ComparedPairs(table, own, by_scores=True)
     return numbers | {"hardest_share": hardest_share(terms, by_scores)}
@@ -283,11 +269,12 @@ def _kind(table: Compared, forces: _Forces, tau: float | None) -> str:
 def _with_passed_over(table: Compared, own: Tensor, negative: Tensor) -> dict[str, float | None]:
     """Return the angles of negatives, and of rows left out because nearer than the positive."""
     # Any positive is nearer than the negatives that such a filter of false negatives leaves.
-    near = (table.scores > table.scores.gather(1, own[:, None])) & (table.cosine < 1 - SAME)
+    near = table.scores > table.scores.gather(1, own[:, None])
     left = near & ~table.mask & (table.scores != 0)  # tables side by side have scores of 0
-    angle = table.cosine.clamp(-1, 1).arccos()[negative | left]
+    left &= table.cosine < 1 - seen_labels.SAME
     if not bool(left.any()):
         return {}
+    angle = table.cosine.clamp(-1, 1).arccos()[negative | left]
     return {"negative_mean": float(angle.mean()), "negative_std": float(angle.std(correction=0))}
 
 
@@ -297,13 +284,15 @@ def _among_positives(table: Compared, own: Tensor, sizes: list[int]) -> dict[str
     columns = table.columns[own]
     of = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes)).to(own.device)
     alike = torch.eye(len(own), dtype=torch.bool, device=own.device)
-    apart = (of[:, None] == of) & ~(alike | linked(table.pulled)[:, own])
+    apart = (of[:, None] == of) & ~(alike | seen_labels.linked(table.pulled)[:, own])
     scores = table.anchors @ columns.T
     pulled = -alike.to(scores)
     batch = replace(table, columns=columns, scores=scores, gradient=pulled, mask=apart)
     pairs = _ComparedPairs(batch, torch.arange(len(own), device=own.device))
-    names = ("negative_mean", "negative_std", "false_negatives")
-    return {name: angles(pairs)[name] for name in names} if bool(pairs.negative().any()) else {}
+    if not bool(pairs.negative().any()):
+        return {}
+    measured = observe.angles(pairs)
+    return {x: measured[x] for x in ("negative_mean", "negative_std", "false_negatives")}
 
 
 def _without_negatives(table: Compared) -> dict[str, float | None]:
@@ -361,7 +350,8 @@ def _geometry(tables: list[Compared]) -> dict[str, float | None]:
         return {}
     first = [t for i, t in enumerate(tables) if not i or not t.mirrors(tables[:i])]
     anchors = torch.cat([t.anchors for t in first])
-    numbers = measure_unpaired(anchors) | {"rank_limit": min(len(anchors) - 1, anchors.shape[1])}
+    numbers = observe.measure_unpaired(anchors)
+    numbers["rank_limit"] = min(len(anchors) - 1, anchors.shape[1])
     known = [t.lengths for t in first if t.lengths is not None]
     if known:
         numbers["norm"] = float(torch.cat(known).mean())

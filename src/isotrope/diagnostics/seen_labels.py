@@ -8,7 +8,7 @@ from isotrope.diagnostics.observe import NEAR
 from isotrope.paradigm.compared import Compared
 
 _COPY = 0.01  # a pushed row is a copy if its 1 - cos is below this share of the pushed rows' mean
-_MOST_ROWS = 256
+_MOST_ROWS = 256  # anchors among which copies are counted
 SAME = 1e-5  # 1 - cosine of a row with itself
 _SLACK, _SLACK_OF_HALF = 1e-3, 0.1  # share of a pull that rounding may change
 _INVERTED = -1.0  # label gap (in deviations) from which labels count as inverted
@@ -72,7 +72,7 @@ def _by_labels(table: Compared) -> float | None:
         nearest = angle[pulled].amin() if bool(pulled.any()) else torch.inf
         hidden = bool((angle < nearest)[~(same | apart | itself)].any())
         # a loss with a margin skips near positives, so the pulled ones are the farthest
-        return None if gap is None else max(gap, _INVERTED) if hidden else gap
+        return max(gap, _INVERTED) if hidden and gap is not None else gap
     return None
 
 
@@ -103,12 +103,16 @@ def share_alike_twice(table: Compared, own: Tensor) -> float:
 
 
 def measure_single_pairs(
-    table: Compared, pull: Tensor, push: Tensor, live: Tensor, pool: list[Tensor]
+    table: Compared, pull: Tensor, push: Tensor, pool: list[Tensor]
 ) -> dict[str, float | None]:
-    """Return the measurements of a loss that compares an anchor with at most one candidate."""
+    """Return the measurements of a loss that compares an anchor with at most one candidate.
+
+    The pairs of a batch are added to ``pool``, because few pairs do not show how labels separate.
+    Each tensor of the pool has the angles, the pulls and whether they are pushed, 3 x n.
+    """
     left = (table.mask & ~table.pulled & ~table.pushed).sum(dim=1)  # for example, beyond a margin
     numbers: dict[str, float | None] = {"negatives": float(exact(left).mean())}
-    pushed = push.sum(dim=1) > 0
+    pushed, live = push.sum(dim=1) > 0, (pull > 0) | push.any(dim=1)
     if bool(live.any()):
         numbers["pulled"] = float(exact((pull > 0)[live]).mean()) if table.both else None
     angle = torch.where(table.mask, table.cosine.clamp(-1, 1), -2).amax(dim=1).clamp(-1, 1).arccos()
@@ -116,15 +120,17 @@ def measure_single_pairs(
     if len(near) and not len(far) and table.vectors:
         mean, spread = float(near.mean()), float(near.std(correction=0))
         numbers |= {"positive_mean": mean, "positive_std": spread}
-    new = torch.stack([angle, pull, pushed.to(pull)])
-    pool[:] = [*pool[:1], *pool[1:][2 - _LEAST_PAIRS :], new]
+    batch = torch.stack([angle, pull, pushed.to(pull)])
+    # the first batch, which may be kept as graded, and the newest; each may have only one pair
+    pool[:] = [*pool[:1], *pool[1:][2 - _LEAST_PAIRS :], batch]
     angle, pull, pushed = torch.cat(pool, dim=1)
-    near, far, pushed = angle[pull > 0], angle[pushed > 0], pushed > 0
+    pushed = pushed > 0
+    near, far = angle[pull > 0], angle[pushed]
     gap = gap_in_deviations(-near, -far, least=_LEAST_PAIRS)
     if gap is None:
         return numbers
     slack = _SLACK_OF_HALF if table.rounded else _SLACK
-    pool[:] = [pairs for pairs in pool if _graded(pairs, slack)][:1]  # they stay graded
+    pool[:] = [pairs for pairs in pool if _is_graded(pairs, slack)][:1]  # labels stay graded
     if pool:
         numbers["graded_gap"] = gap
     else:
@@ -146,9 +152,9 @@ def measure_margin(tables: list[Compared]) -> dict[str, float | None]:
     return {"dead": 0.0 if pushed else float(exact(near > far.max()).mean())}
 
 
-def _graded(pairs: Tensor, slack: float) -> bool:
+def _is_graded(pairs: Tensor, slack: float) -> bool:
     """Whether a pair is pulled less than a nearer one, which labels of 0 and 1 exclude."""
-    angle, pull = pairs[:2, pairs[1] > 0]
+    angle, pull, _ = pairs[:, pairs[1] > 0]
     pull = pull[angle.argsort()]
     least = (1 - slack) * pull.cummax(dim=0).values - 0.1 * slack * pairs[1].amax()
     return bool((pull < least).any())
