@@ -1,4 +1,4 @@
-"""The log of :class:`isotrope.Doctor`, with one row for each measured batch."""
+"""The log of :class:`isotrope.Doctor`: one row for each measured batch, and the log's folder."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -362,10 +362,11 @@ class Anatomy:
             ]
         above = [(row["dissipation"] or 0) > _WHOLE for row in rows]
         if any(above):
-            often = 2 * sum(above) > sum(row["dissipation"] is not None for row in rows)
-            unknown = {"dissipation": None, "dead": None}
-            marked = zip(rows, above, strict=True)
-            rows = [{**row, **(unknown if often or x else {})} for row, x in marked]
+            mostly = 2 * sum(above) > sum(row["dissipation"] is not None for row in rows)
+            rows = [
+                {**row, "dissipation": None, "dead": None} if mostly or is_above else row
+                for row, is_above in zip(rows, above, strict=True)
+            ]
             notes += [
                 "pass the loss's temperature to the Doctor (temperature=NUMBER): the measured "
                 "gradient dissipation contains an unknown factor, so it is not judged"
