@@ -10,14 +10,14 @@ from torch.nn.functional import softplus
 from isotrope.core.errors import WrongCoupling
 from isotrope.core.hyper import Paper
 from isotrope.core.views import Views
-from isotrope.kernels.coupling import agree
+from isotrope.kernels.coupling import confirm
 from isotrope.kernels.fused import fused
 from isotrope.kernels.pairs import Pairs
 from isotrope.kernels.statistics import Unfused
 from isotrope.objectives import InfoNCE
 from isotrope.paradigm import registry
+from isotrope.paradigm.loss_shares import loss_of_rows
 from isotrope.paradigm.objective import Objective
-from isotrope.paradigm.separable import of_rows
 
 PAPER = Paper("none", "none", "none")
 
@@ -162,20 +162,20 @@ def test_the_share_of_some_anchors_is_refused_where_others_count(
     a, b = views(n)
     for objective in (kind(coupling="none"), kind(coupling="none").symmetric()):
         with pytest.raises(WrongCoupling, match="the loss of an anchor changes with other anchors"):
-            of_rows(objective, Views(a, b), slice(0, n // 2))
+            loss_of_rows(objective, Views(a, b), slice(0, n // 2))
 
 
 def test_one_rounding_at_a_corner_is_no_wrong_declaration() -> None:
     true = torch.ones(100)
-    agree(true + 1e-5, true, "")
-    agree(true.fill_(torch.nan), true, "")
+    confirm(true + 1e-5, true, "")
+    confirm(true.fill_(torch.nan), true, "")
     one = torch.ones(100).index_fill_(0, torch.tensor(7), 0.0)
     with pytest.raises(Unfused, match="contradict the objective's declared"):
-        agree(one, torch.ones(100), "")
+        confirm(one, torch.ones(100), "")
     with pytest.raises(Unfused, match="derivatives of some anchors"):
-        agree(torch.full((100,), torch.inf), torch.ones(100), "")
+        confirm(torch.full((100,), torch.inf), torch.ones(100), "")
     with pytest.raises(WrongCoupling, match="why"):
-        agree(torch.zeros(100), torch.ones(100), "why")
+        confirm(torch.zeros(100), torch.ones(100), "why")
 
 
 def test_a_corner_is_computed_in_another_way() -> None:

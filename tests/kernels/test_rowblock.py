@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from isotrope.core.autograd import softplus
 from isotrope.core.errors import NeedsEager
 from isotrope.core.views import Views, unit
-from isotrope.kernels import job, tiles
+from isotrope.kernels import pass_input, tiles
 from isotrope.kernels.choose import pairs
 from isotrope.kernels.fused import fused
 from isotrope.kernels.pairs import Pairs
@@ -62,7 +62,7 @@ def low_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(tiles, "LEAST", 8)
     monkeypatch.setattr(tiles, "MOST", 8)
     if not request.param:
-        monkeypatch.setattr(job, "COPIED", 0)
+        monkeypatch.setattr(pass_input, "COPIED", 0)
 
 
 def derivatives(

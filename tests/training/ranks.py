@@ -14,8 +14,8 @@ from isotrope.core.hyper import Paper
 from isotrope.core.views import Views
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm import registry
+from isotrope.paradigm.loss_shares import shared_loss
 from isotrope.paradigm.objective import Objective
-from isotrope.paradigm.separable import shared_loss
 from isotrope.training.gradient_cache import cached
 from tests import two_processes
 

@@ -11,8 +11,8 @@ from isotrope.core.errors import WrongCoupling
 from isotrope.core.views import Views
 from isotrope.kernels.pairs import Pairs
 from isotrope.objectives import InfoNCE
-from isotrope.paradigm import registry, separable
-from isotrope.paradigm.separable import shared_loss
+from isotrope.paradigm import loss_shares, registry
+from isotrope.paradigm.loss_shares import shared_loss
 from tests.training.ranks import Case, of_rank, on_two, one_process
 
 _SIZES = [(4, 4), (5, 3), (7, 1)]
@@ -124,8 +124,8 @@ def test_one_process_gathers_nothing() -> None:
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_the_backend_is_the_one_asked_for(monkeypatch: pytest.MonkeyPatch, processes: int) -> None:
-    monkeypatch.setattr(separable, "world_size", lambda: processes)
-    monkeypatch.setattr(separable, "all_reduce_sum", lambda share: share.detach())
+    monkeypatch.setattr(loss_shares, "world_size", lambda: processes)
+    monkeypatch.setattr(loss_shares, "all_reduce_sum", lambda share: share.detach())
     x = torch.randn(2, 40, 8, generator=torch.Generator().manual_seed(0))
     whole = all_gather_views(Views(x[0], x[1]))
     objective = registry.build("infonce")
@@ -149,9 +149,9 @@ class OwnProduct(InfoNCE, register=False):
 def test_a_formula_that_cannot_be_shared_is_refused_before_the_first_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(separable, "world_size", lambda: 2)
-    monkeypatch.setattr(separable, "all_reduce_sum", lambda share: share.detach())
-    monkeypatch.setattr(separable, "_separable", set())
+    monkeypatch.setattr(loss_shares, "world_size", lambda: 2)
+    monkeypatch.setattr(loss_shares, "all_reduce_sum", lambda share: share.detach())
+    monkeypatch.setattr(loss_shares, "_separable", set())
     x = torch.randn(2, 40, 8, generator=torch.Generator().manual_seed(0)).requires_grad_()
     whole = all_gather_views(Views(x[0], x[1]))
     with pytest.raises(WrongCoupling, match=r"8 anchors is [\d.]+, and the losses of two halves"):

@@ -1,8 +1,10 @@
-"""Checks an objective's declaration of how the anchors of a batch depend on each other.
+"""Defines ``Coupling``, how the losses of anchors depend on each other, and checks declarations.
 
-The declaration decides how ``kernels.fused`` computes value and gradients. While a pass over blocks
-of similarities runs, the gradient of an anchor uses an assumed derivative of the loss. At the end
-of the pass, the true derivative is computed. If the two differ, an error is raised.
+The class of an objective declares its coupling; ``paradigm.objective.Objective`` explains the five
+values. ``kernels.fused`` relies on the declaration. While a pass over blocks of similarities runs,
+not all statistics are known, and the gradient of an anchor uses a derivative of the loss that is
+right only for the declared coupling. At the end of the pass, the true derivative is computed. If
+the two differ, an error is raised.
 """
 
 from typing import Literal
@@ -20,7 +22,7 @@ Coupling = Literal["none", "positives", "linear", "total", "batch"]
 _ROUNDINGS = 1000
 
 
-def agree(assumed: Tensor, true: Tensor, reason: str) -> None:
+def confirm(assumed: Tensor, true: Tensor, reason: str) -> None:
     """Compare the assumed values or derivatives of the anchors with the true ones.
 
     Raises:

@@ -9,7 +9,7 @@ from torch import Tensor
 from isotrope.core.autograd import softplus
 from isotrope.core.terms import Against
 from isotrope.core.views import Views
-from isotrope.kernels.mask import Mask
+from isotrope.kernels.negative_mask import NegativeMask
 from isotrope.kernels.pairs import Pairs
 
 
@@ -34,7 +34,7 @@ class EagerPairs(Pairs):
 
     def _logsumexp(self, temperature: float | Tensor, against: Against) -> Tensor:
         exponents = self.similarity(against) / temperature
-        mask = Mask(self.views, against)
+        mask = NegativeMask(self.views, against)
         if mask.is_diagonal and not torch._C._are_functorch_transforms_active():
             return torch.logsumexp(exponents.fill_diagonal_(-torch.inf), dim=1)
         excluded = self._excluded(against)

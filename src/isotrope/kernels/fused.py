@@ -27,7 +27,7 @@ from isotrope.core.errors import NeedsEager, WrongCoupling
 from isotrope.core.views import Views
 from isotrope.kernels import one_pass
 from isotrope.kernels.coupling import Coupling
-from isotrope.kernels.job import Gradients, Job
+from isotrope.kernels.pass_input import Gradients, PassInput
 from isotrope.kernels.statistics import Formula, Unfused, record
 from isotrope.kernels.two_passes import check, two_passes
 
@@ -71,33 +71,33 @@ def fused(
 
     def sweep(a: Tensor, p: Tensor, q: Tensor | None, groups: Tensor | None) -> Swept:
         again = Views(a, p, q, offset, groups, in_batch)
-        job = Job(again, formula, questions, coupling, mean=mean, learnt=learnt, half=half)
-        return _sweep(job, both_directions)
+        inputs = PassInput(again, formula, questions, coupling, mean=mean, learnt=learnt, half=half)
+        return _sweep(inputs, both_directions)
 
     # the gradient of a temperature on another device goes back through this copy
     moved = None if learnt is None else learnt.to(views.anchors)
-    inputs = (views.anchors, views.positives, views.negatives, views.groups, moved)
-    return apply(_Ready, Tensor, sweep, backend, *inputs)
+    tensors = (views.anchors, views.positives, views.negatives, views.groups, moved)
+    return apply(_Ready, Tensor, sweep, backend, *tensors)
 
 
-def _sweep(job: Job, both_directions: bool) -> Swept:
-    """Choose the passes for the job and run them, or raise Unfused."""
-    single_pass = one_pass.takes(job)
+def _sweep(inputs: PassInput, both_directions: bool) -> Swept:
+    """Run the passes that the formula and the views allow; raise Unfused if there are none."""
+    single_pass = one_pass.takes(inputs)
     if single_pass and not both_directions:
-        return one_pass.one_pass(job)
+        return one_pass.one_pass(inputs)
     try:
-        check(job)
+        check(inputs)
     except Unfused:
         if not single_pass:
             raise
-        return _each_way(job)
-    return two_passes(job, directions=2 if both_directions else 1)
+        return _each_way(inputs)
+    return two_passes(inputs, directions=2 if both_directions else 1)
 
 
-def _each_way(job: Job) -> Swept:
+def _each_way(inputs: PassInput) -> Swept:
     """Compute the mean of both directions, one after the other."""
-    value, (anchors, positives, *others) = one_pass.one_pass(job)
-    other, (swapped, back, *also) = one_pass.one_pass(replace(job, views=job.views.swapped()))
+    value, (anchors, positives, *others) = one_pass.one_pass(inputs)
+    other, (swapped, back, *also) = one_pass.one_pass(replace(inputs, views=inputs.views.swapped()))
     pairs = zip((anchors, positives, *others), (back, swapped, *also), strict=True)
     means = [x if x is None or y is None else x.add_(y).div_(2) for x, y in pairs]
     return (value + other) / 2, means
@@ -108,11 +108,11 @@ class _Ready(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Context, sweep: Callable[..., Swept], backend: str, *inputs: Tensor | None
+        ctx: Context, sweep: Callable[..., Swept], backend: str, *tensors: Tensor | None
     ) -> Tensor:
         ctx.sweep, ctx.backend = sweep, backend
-        ctx.save_for_backward(*inputs)
-        value, ctx.gradients = sweep(*inputs[:4])
+        ctx.save_for_backward(*tensors)
+        value, ctx.gradients = sweep(*tensors[:4])
         return value
 
     @staticmethod

@@ -22,37 +22,37 @@ from torch import Tensor
 
 from isotrope.core.autograd import softplus
 from isotrope.core.views import Views
-from isotrope.kernels.coupling import agree
-from isotrope.kernels.job import LN2, UNSHIFTED, Gradients, Job
-from isotrope.kernels.mask import Mask
-from isotrope.kernels.mixtures import Mixture
+from isotrope.kernels.coupling import confirm
+from isotrope.kernels.mixed_negatives import MixedNegatives
+from isotrope.kernels.negative_mask import NegativeMask
+from isotrope.kernels.pass_input import LN2, UNSHIFTED, Gradients, PassInput
 from isotrope.kernels.statistics import Key
 from isotrope.kernels.tiles import Tiles, Vectors, add_product, blocks, chunked_topk, height, total
 
 _TOTAL: Key = ("logsumexp", "cross")
 
 
-def takes(job: Job) -> bool:
-    """Return whether one pass can compute the loss of a job.
+def takes(inputs: PassInput) -> bool:
+    """Return whether one pass can compute the loss of these inputs.
 
     This depends on the coupling and the statistics, and on whether one block holds all rows.
     """
-    questions, views = job.questions, job.views
+    questions, views = inputs.questions, inputs.views
     if questions.against != {"cross"} or {"logsumexp", "softplus"} <= questions.kinds:
         return False
-    if job.coupling == "total":
-        return set(questions.temperatures) == {_TOTAL} and 1 / job.temperature <= UNSHIFTED
-    return job.coupling != "batch" or len(views.anchors) <= height(views.columns, views.anchors)
+    if inputs.coupling == "total":
+        return set(questions.temperatures) == {_TOTAL} and 1 / inputs.temperature <= UNSHIFTED
+    return inputs.coupling != "batch" or len(views.anchors) <= height(views.columns, views.anchors)
 
 
-def one_pass(job: Job) -> tuple[Tensor, Gradients]:
-    """Compute value and gradients of a job that :func:`takes` accepts.
+def one_pass(inputs: PassInput) -> tuple[Tensor, Gradients]:
+    """Compute value and gradients of inputs that :func:`takes` accepts.
 
     The columns are the positives and the additional negatives.
     """
-    sweep = _OnePass(job)
-    mask = Mask(job.views, "cross")
-    for rows, unit, tile in Tiles().of(sweep.anchors, sweep.sources, mask, job.exponents):
+    sweep = _OnePass(inputs)
+    mask = NegativeMask(inputs.views, "cross")
+    for rows, unit, tile in Tiles().of(sweep.anchors, sweep.sources, mask, inputs.exponents):
         sweep.meet(rows, unit, tile)
     return sweep.finish()
 
@@ -71,20 +71,20 @@ class _OnePass:
         learnt: Derivative with respect to the learnt number; None without one.
     """
 
-    def __init__(self, job: Job) -> None:
-        views = job.views
-        self.job, self.n, self.alone = job, len(views.anchors), job.coupling == "none"
+    def __init__(self, inputs: PassInput) -> None:
+        views = inputs.views
+        self.inputs, self.n, self.alone = inputs, len(views.anchors), inputs.coupling == "none"
         self.whole = False
         self.anchors = Vectors(views.anchors)
         others = (x for x in (views.positives, views.negatives) if x is not None)
-        self.sources = job.columns(*others)
+        self.sources = inputs.columns(*others)
         self.gradients = [torch.empty_like(views.anchors)]
         self.gradients += [torch.zeros_like(x.raw) for x in self.sources]
-        self.counts = job.counts()
+        self.counts = inputs.counts()
         none = torch.zeros_like(views.anchors[:, 0])
-        self.learnt = None if job.learnt is None else none.new_zeros(job.learnt.shape)
+        self.learnt = None if inputs.learnt is None else none.new_zeros(inputs.learnt.shape)
         self.each, self.positive, self.by_positive = (torch.zeros_like(none) for _ in range(3))
-        self.values = {key: torch.zeros_like(none) for key in job.questions.temperatures}
+        self.values = {key: torch.zeros_like(none) for key in inputs.questions.temperatures}
         self.by = {key: torch.zeros_like(none) for key in self.values}
         for rows in () if self.alone else blocks(0, self.n, 2048):
             positives = self.sources[0].rows(self._own(rows))
@@ -92,11 +92,11 @@ class _OnePass:
 
     def _own(self, rows: slice) -> slice:
         """The rows of the positives of some anchors."""
-        return slice(self.job.views.offset + rows.start, self.job.views.offset + rows.stop)
+        return slice(self.inputs.views.offset + rows.start, self.inputs.views.offset + rows.stop)
 
     def meet(self, rows: slice, a: Tensor, tile: Tensor) -> None:
         """Reduce and differentiate a block of exponents; add its part of all gradients."""
-        tau, positives = self.job.temperature, self._own(rows)
+        tau, positives = self.inputs.temperature, self._own(rows)
         statistics = self._statistics(tile, a, rows)
         gradient = self.gradients[0][rows]
         if self.alone:
@@ -127,7 +127,7 @@ class _OnePass:
     ) -> None:
         counts = {key: value[rows] for key, value in self.counts.items()}
         values = {key: statistics.values[key] for key in self.values}
-        each, by, learnt = self.job.evaluate(positive, values, counts, self.n)
+        each, by, learnt = self.inputs.evaluate(positive, values, counts, self.n)
         self._add_learnt(learnt)
         if len(positive) == self.n:  # the block holds all rows
             self.whole = True
@@ -141,24 +141,24 @@ class _OnePass:
     def _differentiate(self, rows: slice, statistics: "_Statistics") -> None:
         for key, value in self.values.items():
             value[rows] = statistics.values[key]
-        if self.job.coupling == "total":
+        if self.inputs.coupling == "total":
             assert statistics.mass is not None  # the formula uses its logarithm
             self.by[_TOTAL][rows] = statistics.mass
             return
-        _, (_, *by), _ = self.job.evaluate(self.positive, self.values, self.counts, self.n)
+        _, (_, *by), _ = self.inputs.evaluate(self.positive, self.values, self.counts, self.n)
         for key, g in zip(self.values, by, strict=True):
             self.by[key][rows] = g[rows]
 
     def _statistics(self, tile: Tensor, a: Tensor, rows: slice) -> "_Statistics":
         """Compute statistics of a block of exponents; replace the block by their derivatives."""
-        questions, tau = self.job.questions, self.job.temperature
+        questions, tau = self.inputs.questions, self.inputs.temperature
         statistics = _Statistics({})
         if "hardest" in questions.kinds:
             top, first = chunked_topk(tile, 1)
             statistics.first = first.squeeze(1)
-            statistics.values["hardest", "cross"] = top.squeeze(1) * tau * self.job.base
+            statistics.values["hardest", "cross"] = top.squeeze(1) * tau * self.inputs.base
         if (mixing := questions.mixing) is not None:
-            views = self.job.views
+            views = self.inputs.views
             chosen = mixing.columns(views, rows, lambda k: chunked_topk(tile, k)[1])
             parts = _gathered(views, self.sources, chosen.clamp_min(0))
             statistics.mixture = mixing.mixture(chosen, parts)
@@ -181,13 +181,13 @@ class _OnePass:
             add_product(into, part, scaled * a)
             pushed = x.combine(part)
             gradient.addcmul_(scaled, pushed)
-            if self.job.by_temperature:
+            if self.inputs.by_temperature:
                 self._by_similarity(scaled * pushed, a)
 
     def _by_similarity(self, pushed: Tensor, a: Tensor) -> None:
         """Add sum_j W_ij s_ij, the push along the anchor, to the gradient of the temperature."""
-        if self.job.by_temperature:
-            self._add_learnt(-(pushed * a).sum() / self.job.temperature)
+        if self.inputs.by_temperature:
+            self._add_learnt(-(pushed * a).sum() / self.inputs.temperature)
 
     def _add_learnt(self, gradient: Tensor | None) -> None:
         if self.learnt is not None and gradient is not None:
@@ -212,22 +212,22 @@ class _OnePass:
         If the anchors are only one process's part of the batch, invented rows with larger and
         smaller values replace those of the other processes. They must make no difference either.
         """
-        others = len(self.job.views.positives) - self.n
+        others = len(self.inputs.views.positives) - self.n
         if not others and self.whole:
             return
         positive, *values = (_among(x, others) for x in (self.positive, *self.values.values()))
         counts = {key: _among(x, others, apart=0.0) for key, x in self.counts.items()}
         statistics = dict(zip(self.values, values, strict=True))
-        each, by, _ = self.job.evaluate(positive, statistics, counts, self.n)
+        each, by, _ = self.inputs.evaluate(positive, statistics, counts, self.n)
         computed = (self.each, self.by_positive, *self.by.values())
         for assumed, true in zip(computed, (each, *by), strict=True):
-            agree(assumed, true[: self.n], "the loss of an anchor changes with other anchors")
+            confirm(assumed, true[: self.n], "the loss of an anchor changes with other anchors")
 
     def _complete(self) -> None:
         """Call the formula on all rows, apply the common factor, and add the positives."""
-        evaluated = self.job.evaluate(self.positive, self.values, self.counts, self.n)
+        evaluated = self.inputs.evaluate(self.positive, self.values, self.counts, self.n)
         self.each, by, learnt = evaluated
-        if self.job.coupling == "total":
+        if self.inputs.coupling == "total":
             whole = self.by[_TOTAL].sum()
             factor = torch.where(whole > 0, by[1].sum() / whole.where(whole > 0, 1.0), 0.0)
             for x in (*self.gradients, self.by[_TOTAL]):
@@ -236,7 +236,7 @@ class _OnePass:
                 self.learnt.mul_(factor)
         self._add_learnt(learnt)
         for assumed, true in zip(self.by.values(), by[1:], strict=True):
-            agree(assumed, true, _REASONS.get(self.job.coupling, ""))
+            confirm(assumed, true, _REASONS.get(self.inputs.coupling, ""))
         for rows in blocks(0, self.n, 2048):
             positives, weight = self._own(rows), by[0][rows, None]
             self.gradients[0][rows].addcmul_(weight, self.sources[0].rows(positives))
@@ -272,7 +272,7 @@ class _Statistics:
 
     values: dict[Key, Tensor]
     first: Tensor | None = None
-    mixture: Mixture | None = None
+    mixture: MixedNegatives | None = None
     mass: Tensor | None = None
 
     def over_mass(self, gradient: Tensor) -> Tensor:

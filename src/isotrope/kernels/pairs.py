@@ -13,8 +13,8 @@ from torch import Tensor
 
 from isotrope.core.terms import Against
 from isotrope.core.views import Views
-from isotrope.kernels.mask import Mask
-from isotrope.kernels.mixtures import Mixing, Mixture
+from isotrope.kernels.mixed_negatives import MixedNegatives, MixingRule
+from isotrope.kernels.negative_mask import NegativeMask
 
 
 def check_temperature(temperature: float | Tensor) -> None:
@@ -99,12 +99,12 @@ class Pairs(ABC):
         order = values.argsort(dim=1, descending=True, stable=True)[:, :k]
         return order.masked_fill(values.gather(1, order) == -torch.inf, -1)
 
-    def mixture(self, mixing: Mixing) -> Mixture:
+    def mixture(self, mixing: MixingRule) -> MixedNegatives:
         """An extra negative for each anchor, mixed from two vectors of ``columns("cross")``."""
         which = mixing.columns(self.views, slice(0, len(self.views.anchors)), self.nearest)
         return mixing.mixture(which, self.columns().detach()[which.clamp_min(0)])
 
-    def mixed(self, mixing: Mixing, temperature: float | Tensor) -> Tensor:
+    def mixed(self, mixing: MixingRule, temperature: float | Tensor) -> Tensor:
         """h_i.v_i / temperature for anchor h_i and mixture v_i, n values; -inf without a v_i."""
         return self.mixture(mixing).logits(self.views.anchors, temperature)
 
@@ -121,7 +121,7 @@ class Pairs(ABC):
 
     def columns(self, against: Against = "cross") -> Tensor:
         """The vectors that the anchors are compared with (see ``Terms.against``), c x d."""
-        sources = Mask(self.views, against).columns
+        sources = NegativeMask(self.views, against).columns
         return torch.cat(sources) if len(sources) > 1 else sources[0]
 
     @abstractmethod
@@ -134,5 +134,5 @@ class Pairs(ABC):
         """Whether each column is not a negative of the anchor, n x c booleans."""
         if against not in self._masks:
             rows = slice(0, len(self.views.anchors))
-            self._masks[against] = Mask(self.views, against).excluded(rows)
+            self._masks[against] = NegativeMask(self.views, against).excluded(rows)
         return self._masks[against]

@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 from isotrope.core.autograd import softplus
 from isotrope.core.terms import Against
 from isotrope.core.views import Views
-from isotrope.kernels.mask import Mask
+from isotrope.kernels.negative_mask import NegativeMask
 from isotrope.kernels.pairs import Pairs
 from isotrope.kernels.tiles import blocks, chunked_topk, height, similarity_tiles
 
@@ -53,24 +53,24 @@ class RowBlockPairs(Pairs):
         return (self.views.anchors * columns).sum(dim=1).masked_fill(at < 0, -torch.inf)
 
     def nearest(self, k: int, against: Against = "cross") -> Tensor:
-        mask = Mask(self.views, against)
+        mask = NegativeMask(self.views, against)
         k = min(k, sum(len(x) for x in mask.columns))
         with torch.no_grad():
             return torch.cat([chunked_topk(tile, k)[1] for tile in similarity_tiles(mask)])
 
     def count(self, against: Against = "cross") -> Tensor:
-        return Mask(self.views, against).counts()
+        return NegativeMask(self.views, against).counts()
 
     def _reduced(
         self, reduce: Callable[[Tensor], Tensor], temperature: float | Tensor, against: Against
     ) -> Tensor:
         """Return a reduction of s / temperature over the negatives, by blocks of anchors."""
         anchors, columns = self.views.anchors, self.columns(against)
-        mask = Mask(self.views, against)
+        mask = NegativeMask(self.views, against)
 
         def block(rows: slice, anchors: Tensor, columns: Tensor, tau: float | Tensor) -> Tensor:
             tile = (anchors / tau) @ columns.T
-            mask.exclude(tile, rows)
+            mask.fill_excluded(tile, rows)
             return reduce(tile)
 
         parts = [

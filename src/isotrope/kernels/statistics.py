@@ -16,7 +16,7 @@ from torch import Tensor
 from isotrope.core.autograd import nodes
 from isotrope.core.terms import Against
 from isotrope.core.views import Views
-from isotrope.kernels.mixtures import Mixing
+from isotrope.kernels.mixed_negatives import MixingRule
 from isotrope.kernels.pairs import Pairs, check_temperature
 
 Formula = Callable[[Pairs], Tensor]
@@ -48,7 +48,7 @@ class Questions:
 
     temperatures: dict[Key, float] = field(default_factory=dict)
     counts: set[Against] = field(default_factory=set)
-    mixing: Mixing | None = None
+    mixing: MixingRule | None = None
     learnt: Tensor | None = None
     lasting: bool = True
     several: bool = True
@@ -86,7 +86,7 @@ class StatisticsOnly(Pairs):
     def positive(self) -> Tensor:
         return self._positive
 
-    def mixed(self, mixing: Mixing, temperature: float | Tensor) -> Tensor:
+    def mixed(self, mixing: MixingRule, temperature: float | Tensor) -> Tensor:
         return self._answers.mixed(mixing, temperature)
 
     def of(self, views: Views) -> Pairs:
@@ -147,7 +147,7 @@ class Known:
             raise Unfused("the formula uses a statistic that was not recorded")
         return self.values[kind, against]
 
-    def mixed(self, mixing: Mixing, temperature: float | Tensor) -> Tensor:
+    def mixed(self, mixing: MixingRule, temperature: float | Tensor) -> Tensor:
         if mixing != self.questions.mixing:
             raise Unfused("the formula uses a mixture that was not recorded")
         return self.value("mixed", temperature, "cross")
@@ -184,7 +184,7 @@ class _Recorder:
         self.handed.append(torch.tensor(made_up).to(self.like))
         return self.handed[-1]
 
-    def mixed(self, mixing: Mixing, temperature: float | Tensor) -> Tensor:
+    def mixed(self, mixing: MixingRule, temperature: float | Tensor) -> Tensor:
         if self.questions.mixing not in (None, mixing):
             raise Unfused("the formula uses two mixtures")
         self.questions.mixing = mixing

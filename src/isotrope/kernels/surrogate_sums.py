@@ -23,7 +23,7 @@ from torch import Tensor
 from isotrope.core.rounding import exact
 from isotrope.core.terms import AGAINST, Against, By
 from isotrope.core.views import Views
-from isotrope.kernels.mask import Mask
+from isotrope.kernels.negative_mask import NegativeMask
 from isotrope.kernels.pairs import Pairs
 from isotrope.kernels.statistics import Unfused
 from isotrope.kernels.tiles import Tiles, Vectors, add_product, chunked_topk, similarity_tiles
@@ -269,7 +269,7 @@ class BlockSums(SurrogateSums):
     """Computes the sums in blocks of rows, in linear memory."""
 
     def _first(self, direction: int, by: By) -> tuple[Tensor, Tensor]:
-        mask = Mask(self._compared(direction, by), AGAINST[by])
+        mask = NegativeMask(self._compared(direction, by), AGAINST[by])
         largest = [chunked_topk(tile, 1) for tile in similarity_tiles(mask)]
         top, at = (torch.cat(x).squeeze(1) for x in zip(*largest, strict=True))
         return at, top
@@ -304,7 +304,7 @@ class BlockSums(SurrogateSums):
         tiles = Tiles(_MOST)
         if part == "cross":
             anchors, positives = (Vectors(x, unit=True) for x in both)
-            mask = Mask(replace(views, negatives=None), "cross")
+            mask = NegativeMask(replace(views, negatives=None), "cross")
             for rows, unit, tile in tiles.of(anchors, [positives], mask):
                 yield _Block(tile, 0, rows, both[1], (1, slice(0, len(both[1]))), unit)
             return
@@ -316,16 +316,16 @@ class BlockSums(SurrogateSums):
                     none = (view, slice(0, 0))
                     yield _Block(tile, view, rows, views.negatives, none, moved[rows])
                 continue
-            mask = Mask(replace(views, negatives=None), "within")
+            mask = NegativeMask(replace(views, negatives=None), "within")
             for rows, _, tile in tiles.of(vectors, [vectors], mask, triangle=True):
                 others = (view, slice(rows.stop, len(h)))
                 yield _Block(tile, view, rows, moved[rows.start :], others, moved[rows])
 
     def _one_way(self, direction: int, by: By, exponent: Exponent) -> Masses:
         against = AGAINST[by]
-        columns = Mask(self._of_direction(direction), against).columns
+        columns = NegativeMask(self._of_direction(direction), against).columns
         masses = []
-        for tile in similarity_tiles(Mask(self._compared(direction, by), against)):
+        for tile in similarity_tiles(NegativeMask(self._compared(direction, by), against)):
             top = exponent.of(tile).amax(dim=1)
             tile.sub_(top.masked_fill(top == -torch.inf, 0.0)[:, None]).exp_()
             push = torch.zeros_like(self.views.anchors[: len(tile)])
@@ -403,7 +403,7 @@ class SurrogatePairs(Pairs):
             rows: The vectors rows_i, n x d.
             compared: The vectors x_j, n x d for each view in ``against``.
         """
-        met = list(zip(compared, Mask(self.views, against).columns, strict=True))
+        met = list(zip(compared, NegativeMask(self.views, against).columns, strict=True))
         squares = [(rows * x).sum(dim=1, keepdim=True) for x in compared]
 
         def push() -> Tensor:
@@ -417,7 +417,7 @@ class SurrogatePairs(Pairs):
 
     def _weights(self, against: Against, push: Callable[[], Tensor], mass: Tensor) -> Tensor:
         """Return lazy weights, with the type of the matrix that they replace."""
-        width = sum(len(x) for x in Mask(self.views, against).columns)
+        width = sum(len(x) for x in NegativeMask(self.views, against).columns)
         return cast("Tensor", LazyWeights(push, mass, width))
 
     @property

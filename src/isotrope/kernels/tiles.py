@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from isotrope.core.views import lengths
-from isotrope.kernels.mask import Mask
+from isotrope.kernels.negative_mask import NegativeMask
 
 TILE_BYTES = 1 << 24  # size of a block of similarities, nearly that of a core's cache
 # least and most rows of a block. Fewer rows slow the products down; more take memory (88 x 65,536
@@ -150,7 +150,7 @@ class Tiles:
         self,
         rows: Vectors,
         columns: Sequence[Vectors],
-        mask: Mask | None,
+        mask: NegativeMask | None,
         scaled: Callable[[Tensor], Tensor] | None = None,
         *,
         triangle: bool = False,
@@ -162,7 +162,7 @@ class Tiles:
         Args:
             rows: Vectors of the rows.
             columns: Vectors of the columns, from one or more sources.
-            mask: Mask that sets columns that are not negatives to -inf; None if all are negatives.
+            mask: Sets columns that are not negatives to -inf; None if all are negatives.
             scaled: Function applied to unit rows before the product.
             triangle: Whether a view is compared with itself. Blocks then begin at the diagonal.
         """
@@ -177,7 +177,7 @@ class Tiles:
                 x.multiply(factors, tile[:, at : at + len(x) - first], first)
                 at += len(x)
             if mask is not None:
-                mask.exclude(tile, where, first)
+                mask.fill_excluded(tile, where, first)
             yield where, unit, tile
 
     def _room(self, rows: int, columns: int, like: Tensor) -> Tensor:
@@ -187,7 +187,7 @@ class Tiles:
         return self._buffer[: rows * columns].view(rows, columns)
 
 
-def similarity_tiles(mask: Mask) -> Iterator[Tensor]:
+def similarity_tiles(mask: NegativeMask) -> Iterator[Tensor]:
     """Yield the similarities of B anchors, B x c; -inf where a column is not a negative."""
     anchors = Vectors(mask.views.anchors, unit=True)
     columns = [Vectors(x, unit=True) for x in mask.columns]

@@ -14,19 +14,19 @@ from torch import Tensor
 
 from isotrope.core.rounding import exact
 from isotrope.core.terms import Against
-from isotrope.kernels.coupling import agree
-from isotrope.kernels.job import Gradients, Job
-from isotrope.kernels.mask import Mask
+from isotrope.kernels.coupling import confirm
+from isotrope.kernels.negative_mask import NegativeMask
+from isotrope.kernels.pass_input import Gradients, PassInput
 from isotrope.kernels.statistics import Key, Unfused
 from isotrope.kernels.tiles import Tiles, Vectors, add_product, blocks, strips
 
 _MOST = 37.5  # largest 1 / tau with which sums of e^{s/tau} and their inverses fit float32
 
 
-def two_passes(job: Job, *, directions: int) -> tuple[Tensor, Gradients]:
+def two_passes(inputs: PassInput, *, directions: int) -> tuple[Tensor, Gradients]:
     """Return value and gradients of a formula of the whole batch."""
-    passes = _TwoPasses(job, directions)
-    if job.coupling == "linear":
+    passes = _TwoPasses(inputs, directions)
+    if inputs.coupling == "linear":
         passes.foresee()
         gradients = passes.spread(adding=True)
         value = passes.evaluate()
@@ -38,14 +38,14 @@ def two_passes(job: Job, *, directions: int) -> tuple[Tensor, Gradients]:
     return value, passes.finish(gradients)
 
 
-def check(job: Job) -> None:
-    """Raise ``Unfused`` if two passes do not support this job."""
-    views = job.views
-    if job.questions.kinds not in ({"logsumexp"}, {"softplus"}):
+def check(inputs: PassInput) -> None:
+    """Raise ``Unfused`` if two passes cannot compute the loss of these inputs."""
+    views = inputs.views
+    if inputs.questions.kinds not in ({"logsumexp"}, {"softplus"}):
         raise Unfused("two passes need one statistic: a log-sum-exp or a sum of softplus")
     if len(views.anchors) != len(views.positives) or views.negatives is not None:
         raise Unfused("two passes need two views with the same n rows and no other negatives")
-    if 1 / job.temperature > _MOST:
+    if 1 / inputs.temperature > _MOST:
         raise Unfused("two passes need a higher temperature: exponentials could overflow")
 
 
@@ -65,26 +65,28 @@ class _TwoPasses:
         along: Sum_ij W_ij s_ij, for the gradient of the temperature.
     """
 
-    def __init__(self, job: Job, directions: int) -> None:
-        self.job, self.directions, self.n = job, directions, len(job.views.anchors)
-        self.dtype = job.views.anchors.dtype
-        spans = {against for _, against in job.questions.temperatures}
+    def __init__(self, inputs: PassInput, directions: int) -> None:
+        self.inputs, self.directions, self.n = inputs, directions, len(inputs.views.anchors)
+        self.dtype = inputs.views.anchors.dtype
+        spans = {against for _, against in inputs.questions.temperatures}
         self.across = bool(spans & {"cross", "both"})
         self.inside = bool(spans & {"within", "both"})
-        views = job.views
+        views = inputs.views
         self.both = (
-            job.columns(views.anchors, views.positives)
+            inputs.columns(views.anchors, views.positives)
             if self.inside
-            else [Vectors(views.anchors), *job.columns(views.positives)]
+            else [Vectors(views.anchors), *inputs.columns(views.positives)]
         )
         self.tiles = Tiles()
-        self.softplus = job.questions.kinds == {"softplus"}
+        self.softplus = inputs.questions.kinds == {"softplus"}
         anchors, positives = self.both
         self.positive = views.anchors.new_empty(self.n)
         for rows in blocks(0, self.n, 2048):
             self.positive[rows] = (anchors.rows(rows) * positives.rows(rows)).sum(dim=1)
-        self.counts, self.by_positive = job.counts(), torch.zeros_like(self.positive)
-        self.learnt = None if job.learnt is None else self.positive.new_zeros(job.learnt.shape)
+        self.counts, self.by_positive = inputs.counts(), torch.zeros_like(self.positive)
+        self.learnt = (
+            None if inputs.learnt is None else self.positive.new_zeros(inputs.learnt.shape)
+        )
         self.sums, self.factors = self._everywhere(0.0), self._everywhere(0.0)
 
     def _everywhere(self, value: float) -> dict[str, list[Tensor]]:
@@ -110,7 +112,7 @@ class _TwoPasses:
                 predicted, true = (
                     x[where][direction].where(some, 0.0) for x in (self.foretold, self.factors)
                 )
-                agree(predicted, true, "its value is not linear in the sums over the negatives")
+                confirm(predicted, true, "its value is not linear in the sums over the negatives")
 
     def collect(self) -> None:
         """Run the first pass: sum over the negatives of every row."""
@@ -137,13 +139,13 @@ class _TwoPasses:
         values: dict[Key, Tensor] = {
             key: sums if self.softplus else sums.log() for key, sums in self._sums_used(direction)
         }
-        return self.job.evaluate(self.positive, values, self.counts, self.n)
+        return self.inputs.evaluate(self.positive, values, self.counts, self.n)
 
     def _sums_used(self, direction: int) -> list[tuple[Key, Tensor]]:
         """The questions and their sums."""
         cross, within = self.sums["cross"][direction], self.sums["within"][direction]
         sums: dict[Against, Tensor] = {"cross": cross, "within": within, "both": cross + within}
-        return [(key, sums[key[1]]) for key in self.job.questions.temperatures]
+        return [(key, sums[key[1]]) for key in self.inputs.questions.temperatures]
 
     def _keep(self, direction: int, by: list[Tensor]) -> None:
         """Convert derivatives by statistics to derivatives by sums, and keep them as factors."""
@@ -153,7 +155,7 @@ class _TwoPasses:
             for where in ("cross", "within"):
                 if against in (where, "both"):
                     self.factors[where][direction] += gradient / (
-                        self.job.temperature * self.directions
+                        self.inputs.temperature * self.directions
                     )
 
     def spread(self, *, adding: bool = False) -> list[Tensor]:
@@ -178,7 +180,7 @@ class _TwoPasses:
                 self._weigh(tile, summed, (factors[rows], factors[rows.start :]))
                 # the square on the diagonal holds both orders of its pairs
                 add_product(gradients[direction][rows.stop :], tile[:, len(tile) :], a)
-                if self.job.by_temperature:
+                if self.inputs.by_temperature:
                     square = tile[:, : len(tile)].to(self.dtype)
                     self._by_temperature(square @ a / -2, a)
                 pushed = self.both[direction].combine(tile, rows.start)
@@ -194,8 +196,8 @@ class _TwoPasses:
             gradients[1][rows] += by * self.both[0].rows(rows)
         for x, gradient in zip(self.both, gradients, strict=True):
             x.to_raw(gradient)
-        if self.learnt is not None and self.job.by_temperature:
-            self.learnt -= self.along / self.job.temperature
+        if self.learnt is not None and self.inputs.by_temperature:
+            self.learnt -= self.along / self.inputs.temperature
         return [*gradients, None, self.learnt]
 
     def _summed(self, rows: slice, direction: int | None = None) -> tuple[Tensor, Tensor]:
@@ -229,7 +231,7 @@ class _TwoPasses:
                 x.mul_(torch.add(own[part, None], other))
 
     def _by_temperature(self, pushed: Tensor, anchors: Tensor) -> None:
-        if self.job.by_temperature:
+        if self.inputs.by_temperature:
             self.along += (pushed * anchors).sum()
 
     def _across(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
@@ -237,12 +239,12 @@ class _TwoPasses:
         if not self.across:
             return iter(())
         anchors, positives = self.both
-        mask = Mask(self.job.views, "cross")
-        return self.tiles.of(anchors, [positives], mask, self.job.exponents)
+        mask = NegativeMask(self.inputs.views, "cross")
+        return self.tiles.of(anchors, [positives], mask, self.inputs.exponents)
 
     def _triangle(self, direction: int) -> Iterator[tuple[slice, Tensor, Tensor]]:
         """Like :meth:`_across`, for a view against itself; columns begin at a block's first row."""
         if not self.inside:
             return iter(())
-        view, mask = self.both[direction], Mask(self.job.views, "within")
-        return self.tiles.of(view, [view], mask, self.job.exponents, triangle=True)
+        view, mask = self.both[direction], NegativeMask(self.inputs.views, "within")
+        return self.tiles.of(view, [view], mask, self.inputs.exponents, triangle=True)

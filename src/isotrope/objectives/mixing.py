@@ -10,7 +10,7 @@ from isotrope.core.autograd import softplus
 from isotrope.core.hyper import Hyper, Paper, Temperature
 from isotrope.core.terms import Terms
 from isotrope.kernels.coupling import Coupling
-from isotrope.kernels.mixtures import Mixing, Mixture, Of
+from isotrope.kernels.mixed_negatives import MixedNegatives, MixingRule, Of
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.objective import Objective
 
@@ -28,7 +28,7 @@ class _Mixed:
     holds: ClassVar[Literal["nothing", "negatives", "mixtures", "everything"]] = "mixtures"
 
     @property
-    def mixing(self) -> Mixing:
+    def mixing(self) -> MixingRule:
         """The two columns to mix, and their shares."""
         raise TypeError(f"define `mixing` (which vectors to mix) in {type(self).__name__}")
 
@@ -61,7 +61,7 @@ class _Mixed:
         return _apart(pairs, pairs.mixture(self.mixing), self.temperature)[0]
 
 
-def _apart(pairs: Pairs, mixture: Mixture, tau: float) -> tuple[Terms, Tensor]:
+def _apart(pairs: Pairs, mixture: MixedNegatives, tau: float) -> tuple[Terms, Tensor]:
     """Return the terms, whose pull includes the mixtures, and the weights of the n mixtures."""
     mixed = mixture.logits(pairs.views.anchors, tau)
     total = torch.logaddexp(pairs.logsumexp(tau), mixed)
@@ -130,10 +130,10 @@ class MixedInfoNCE(
     renormalise: Annotated[bool, Hyper("", "scale each mixture to length 1")] = True
 
     @property
-    def mixing(self) -> Mixing:
+    def mixing(self) -> MixingRule:
         negatives = self.mix == "negatives"
         of: Of = "second and hardest" if negatives else "positive and hardest"
-        return Mixing(of, self.share, renormalise=self.renormalise)
+        return MixingRule(of, self.share, renormalise=self.renormalise)
 
 
 class MixCSE(
@@ -180,5 +180,5 @@ class MixCSE(
     invariances = frozenset({"rotation", "scale"})
 
     @property
-    def mixing(self) -> Mixing:
-        return Mixing("positive and following", self.share)
+    def mixing(self) -> MixingRule:
+        return MixingRule("positive and following", self.share)

@@ -23,8 +23,8 @@ from isotrope.core.views import Views
 from isotrope.paradigm.anatomy import anatomy
 from isotrope.paradigm.assemble import assemble, tangent
 from isotrope.paradigm.forms import Part, Symmetric
+from isotrope.paradigm.loss_shares import loss_of_rows
 from isotrope.paradigm.objective import Objective
-from isotrope.paradigm.separable import of_rows
 
 EXACT = 1e-9  # float64 autograd against a closed form, relative to push and pull
 
@@ -349,7 +349,7 @@ def _ways(
 
     ways: list[Callable[[Objective, Views], Tensor]] = [lambda o, v: o.loss(v, backend="rowblock")]
     if objective.coupling == "none":
-        ways.append(lambda o, v: torch.stack([of_rows(o, v, r) for r in rows]).sum())
+        ways.append(lambda o, v: torch.stack([loss_of_rows(o, v, r) for r in rows]).sum())
     eager = value_and_gradients(lambda o, v: o.loss(v, backend="eager"))
     # the default in training, which a temperature that requires a gradient may change
     default = value_and_gradients(lambda _, v: objective.loss(v))[: 1 + len(inputs)]

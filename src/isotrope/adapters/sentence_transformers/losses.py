@@ -38,8 +38,8 @@ from isotrope.core.views import Views
 from isotrope.data.text.batches import cut, fewer
 from isotrope.encoders.device import pass_overhead
 from isotrope.paradigm import registry
+from isotrope.paradigm.loss_shares import shared_loss
 from isotrope.paradigm.objective import Objective
-from isotrope.paradigm.separable import shared_loss
 
 _PROMPT = "prompt_length"  # one value for all rows, a number or a tensor
 

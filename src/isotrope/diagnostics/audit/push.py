@@ -31,7 +31,7 @@ from isotrope.data.order import Order
 from isotrope.diagnostics.audit.neighbours import NEAREST, Near, compares_all, near_rows, nearest
 from isotrope.diagnostics.audit.rows import Embedded
 from isotrope.kernels.eager import EagerPairs
-from isotrope.kernels.mask import Mask
+from isotrope.kernels.negative_mask import NegativeMask
 from isotrope.kernels.pairs import Pairs
 from isotrope.kernels.tiles import chunked_topk
 from isotrope.paradigm.objective import Objective
@@ -264,7 +264,7 @@ class _WithoutSame(EagerPairs):
 
     def _excluded(self, against: Against) -> Tensor:
         if against not in self._masks:
-            sources = [self._same[:, : len(x)] for x in Mask(self.views, against).columns]
+            sources = [self._same[:, : len(x)] for x in NegativeMask(self.views, against).columns]
             self._masks[against] = super()._excluded(against) | torch.cat(sources, dim=1)
         return self._masks[against]
 

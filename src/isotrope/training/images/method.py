@@ -33,8 +33,8 @@ from isotrope.encoders.cut_initialize import TURN, cut_initialize, first_turn
 from isotrope.encoders.image import ImageEncoder
 from isotrope.encoders.momentum import Momentum
 from isotrope.encoders.shared_norm import share_statistics
+from isotrope.paradigm.loss_shares import shared_loss
 from isotrope.paradigm.objective import Objective
-from isotrope.paradigm.separable import shared_loss
 from isotrope.training.gradient_cache import cached, refuse_batch_statistics
 from isotrope.training.optimisers import (
     build_optimizer,

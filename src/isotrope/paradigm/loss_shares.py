@@ -22,7 +22,9 @@ _separable: set[tuple[object, ...]] = set()
 """Objectives and settings whose shares were verified to add up in this process."""
 
 
-def of_rows(objective: Objective, views: Views, rows: slice, *, backend: str = "auto") -> Tensor:
+def loss_of_rows(
+    objective: Objective, views: Views, rows: slice, *, backend: str = "auto"
+) -> Tensor:
     """Return the part of ``objective.loss(views)`` that is the loss of some anchors.
 
     If both views serve as anchors, the same rows are taken from each view.
@@ -58,7 +60,7 @@ def shared_loss(objective: Objective, batch: GlobalBatch, *, backend: str = "aut
     if processes == 1 or few or objective.coupling != "none":
         return objective.loss(batch.views, backend=backend)
     _check_separable(objective, batch.views)
-    share = of_rows(objective, batch.views, batch.rows, backend=backend)
+    share = loss_of_rows(objective, batch.views, batch.rows, backend=backend)
     scaled = processes * share
     total = all_reduce_sum(share) + (scaled - scaled.detach())
     return marked(total, (objective, batch.views))
@@ -83,7 +85,9 @@ def _check_separable(objective: Objective, views: Views) -> None:
     first = first.detached().map(Tensor.double)
     with torch.no_grad():
         whole = objective.loss(first, backend="eager")
-        halves = [of_rows(objective, first, p) for p in (slice(0, few // 2), slice(few // 2, few))]
+        halves = [
+            loss_of_rows(objective, first, p) for p in (slice(0, few // 2), slice(few // 2, few))
+        ]
         total = torch.stack(halves).sum()
     if not same(torch.stack([*halves, total]), torch.stack([*halves, whole])):
         raise WrongCoupling(

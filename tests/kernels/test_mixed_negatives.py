@@ -9,7 +9,7 @@ from torch import Tensor
 from isotrope.core.views import Views, unit
 from isotrope.kernels import tiles
 from isotrope.kernels.choose import pairs
-from isotrope.kernels.mixtures import Mixing
+from isotrope.kernels.mixed_negatives import MixingRule
 from isotrope.kernels.statistics import Unfused, record
 from isotrope.objectives import MixCSE, MixedInfoNCE
 from isotrope.paradigm.objective import Objective
@@ -96,7 +96,7 @@ def test_who_has_a_mixture() -> None:
     hardest, following = ALL[0].mixing, ALL[-1].mixing
     a, b = batch("random", 6, 4)
 
-    def exists(mixing: Mixing, views: Views) -> list[bool]:
+    def exists(mixing: MixingRule, views: Views) -> list[bool]:
         found = [pairs(views.unit(), x).mixture(mixing).exists for x in ("eager", "rowblock")]
         assert torch.equal(*found)
         return found[0].tolist()
@@ -131,7 +131,7 @@ def test_ties_go_to_the_lower_column(n: int) -> None:
     tied = torch.tensor([[0.6, 0.8, 0, 0], [0.6, 0, 0.8, 0], [0.6, 0, 0, 0.8]]).double()
     b[[5, n // 2, n - 1]] = tied
     more = torch.tensor([[0.6, -0.8, 0, 0]], dtype=torch.float64)
-    mixing = Mixing("second and hardest", 0.2, renormalise=False)
+    mixing = MixingRule("second and hardest", 0.2, renormalise=False)
     expected = (0.2 * tied[1] + 0.8 * tied[0]).repeat(n, 1)
     expected[5] = 0.2 * tied[2] + 0.8 * tied[1]
     expected[n // 2] = 0.2 * tied[2] + 0.8 * tied[0]

@@ -1,8 +1,8 @@
 """Mixes two embeddings into a synthetic, constant negative for each anchor.
 
 The embeddings with which anchors are compared are called columns, as in the similarity matrix.
-``Mixing`` defines which two columns are mixed, and the share of each; ``Mixture`` holds the mixed
-vectors. The backends differ only in how they find the nearest columns.
+``MixingRule`` says which two columns are mixed, and the share of each. ``MixedNegatives`` are the
+mixed vectors of a batch. The backends differ only in how they find the nearest columns.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ _CANCELLED = 1e-6  # norm below which a mixture has no direction
 
 
 @dataclass(frozen=True)
-class Mixing:
+class MixingRule:
     """The rule by which two embeddings are mixed into a negative for each anchor.
 
     Attributes:
@@ -53,7 +53,7 @@ class Mixing:
             [rows_at, nearest(1)[:, 0] if hardest else _following(views, rows_at)], dim=1
         )
 
-    def mixture(self, columns: Tensor, parts: Tensor) -> "Mixture":
+    def mixture(self, columns: Tensor, parts: Tensor) -> "MixedNegatives":
         """Return the mixtures of some anchors.
 
         Args:
@@ -67,15 +67,15 @@ class Mixing:
             size = torch.linalg.vector_norm(vectors, dim=1)
             exists = exists & (size > _CANCELLED)
             scale = exists / size.where(exists, 1.0)
-        return Mixture(vectors.mul_(scale[:, None]), exists, columns, scale, self.share)
+        return MixedNegatives(vectors.mul_(scale[:, None]), exists, columns, scale, self.share)
 
 
 @dataclass(frozen=True)
-class Mixture:
+class MixedNegatives:
     """An extra negative for each anchor: a weighted sum of two embeddings, without a gradient.
 
     Attributes:
-        vectors: Mixture of each anchor, n x d; zeros for an anchor without a mixture.
+        vectors: The mixture of each anchor, n x d; zeros for an anchor without one.
         exists: Whether each anchor has a mixture, n booleans.
         columns: Numbers of the two columns that are mixed for each anchor, n x 2.
         scale: Factor by which the sum of the two parts is multiplied, n values.

@@ -1,4 +1,4 @@
-"""Decides, for all backends, which columns are negatives of an anchor.
+"""Decides, for all backends, which columns of a similarity matrix are negatives of an anchor.
 
 A column is not a negative if it is the anchor, the anchor's positive or a row of the anchor's
 group. If ``Views.in_batch`` is False, only the additional negatives are negatives.
@@ -14,8 +14,8 @@ from isotrope.core.terms import Against
 from isotrope.core.views import Views
 
 
-class _ColumnBlock(NamedTuple):
-    """Columns that are rows of the batch.
+class _InBatch(NamedTuple):
+    """The columns that are the rows of one view of the batch.
 
     Attributes:
         width: Number of columns.
@@ -29,32 +29,31 @@ class _ColumnBlock(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Mask:
-    """The columns with which the anchors are compared, and which of them are negatives."""
+class NegativeMask:
+    """The columns with which the anchors are compared, and which of them are negatives.
+
+    Attributes:
+        views: Views in the objective's space; ``views.anchors`` are the rows.
+        against: Views whose rows are columns, see ``Terms.against``.
+    """
 
     views: Views
     against: Against
 
     @property
-    def sources(self) -> list[int]:
-        """Where the columns come from: 0 the anchors, 1 the positives, 2 additional negatives."""
-        sources = {"cross": [1], "within": [0], "both": [1, 0]}[self.against]
-        return sources if self.views.negatives is None else [*sources, 2]
-
-    @property
     def columns(self) -> list[Tensor]:
-        """The vectors that anchors are compared with, by source."""
-        views = self.views
-        all_of = (views.anchors, views.positives, views.negatives)
-        return [x for x in (all_of[source] for source in self.sources) if x is not None]
+        """The vectors that anchors are compared with: one view or both, then the negatives."""
+        anchors, positives, more = self.views.anchors, self.views.positives, self.views.negatives
+        in_batch = {"cross": [positives], "within": [anchors], "both": [positives, anchors]}
+        return in_batch[self.against] if more is None else [*in_batch[self.against], more]
 
-    def _parts(self) -> list[_ColumnBlock]:
-        """The columns by source. Additional negatives are missing: none of them is excluded."""
+    def _in_batch(self) -> list[_InBatch]:
+        """The columns without the additional negatives, none of which is ever excluded."""
         views, parts = self.views, []
         if self.against != "within":
-            parts.append(_ColumnBlock(len(views.positives), views.offset, views.groups))
+            parts.append(_InBatch(len(views.positives), views.offset, views.groups))
         if self.against != "cross":
-            parts.append(_ColumnBlock(len(views.anchors), 0, views.own_groups))
+            parts.append(_InBatch(len(views.anchors), 0, views.own_groups))
         return parts
 
     def excluded(self, rows: slice, first: int = 0) -> Tensor:
@@ -67,7 +66,7 @@ class Mask:
         views, device = self.views, self.views.anchors.device
         row = torch.arange(rows.start, rows.stop, device=device)[:, None]
         parts = []
-        for width, own, groups in self._parts():
+        for width, own, groups in self._in_batch():
             part = torch.arange(first, width, device=device) == row + own
             if groups is not None and views.own_groups is not None:
                 part = part | (groups[first:] == views.own_groups[rows, None])  # vmap over groups
@@ -77,10 +76,10 @@ class Mask:
             excluded = torch.ones_like(excluded)
         if views.negatives is None:
             return excluded
-        further = excluded.new_zeros(len(excluded), len(views.negatives))
-        return torch.cat([excluded, further], dim=1)
+        additional = excluded.new_zeros(len(excluded), len(views.negatives))
+        return torch.cat([excluded, additional], dim=1)
 
-    def exclude(self, tile: Tensor, rows: slice, first: int = 0) -> None:
+    def fill_excluded(self, tile: Tensor, rows: slice, first: int = 0) -> None:
         """Set the entries of ``tile`` to -inf, in place, where the column is not a negative."""
         views = self.views
         if views.groups is not None or not views.in_batch:
@@ -88,7 +87,7 @@ class Mask:
             return
         # only diagonals are excluded, so no mask of the tile's size is needed
         start = rows.start - first
-        for width, own, _ in self._parts():
+        for width, own, _ in self._in_batch():
             tile[:, start + own : start + own + len(tile)].fill_diagonal_(-torch.inf)
             start += width
 
@@ -112,14 +111,15 @@ class Mask:
         views = self.views
         if views.negatives is not None and len(views.negatives):
             return True
-        return views.groups is None and views.in_batch and all(p.width > 1 for p in self._parts())
+        alone = any(view.width == 1 for view in self._in_batch())
+        return views.groups is None and views.in_batch and not alone
 
     def counts(self) -> Tensor:
         """Return the number of negatives of each anchor, n values, without forming the mask."""
         views = self.views
         n, dtype = len(views.anchors), torch.promote_types(views.anchors.dtype, torch.float32)
         counts = torch.zeros(n, dtype=dtype, device=views.anchors.device)  # bfloat16 counts to 256
-        for width, own, groups in self._parts() if views.in_batch else ():
+        for width, own, groups in self._in_batch() if views.in_batch else ():
             # exclude the anchor's group, or the anchor itself
             same = 1 if groups is None else _group_sizes(groups)[own : own + n].to(dtype)
             counts = counts + (width - same)

@@ -1,4 +1,4 @@
-"""Defines ``Job``: the views, the formula and the required statistics of a pass."""
+"""Defines ``PassInput``: what ``one_pass`` and ``two_passes`` need to compute a loss."""
 
 import math
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from torch import Tensor
 from isotrope.core.terms import Against
 from isotrope.core.views import Views
 from isotrope.kernels.coupling import Coupling
-from isotrope.kernels.mask import Mask
+from isotrope.kernels.negative_mask import NegativeMask
 from isotrope.kernels.statistics import Formula, Key, Known, Questions, StatisticsOnly, Unfused
 from isotrope.kernels.tiles import Vectors
 
@@ -24,7 +24,7 @@ UNSHIFTED = 30.0  # largest 1 / tau with which e^{s/tau} needs no shift: e^30 N 
 
 
 @dataclass(frozen=True)
-class Job:
+class PassInput:
     """The input of a pass over the similarities that computes a loss and its gradients.
 
     Attributes:
@@ -74,7 +74,9 @@ class Job:
 
     def counts(self) -> dict[Against, Tensor]:
         """A dict from ``cross``, ``within`` or ``both`` to the anchors' numbers of negatives."""
-        return {against: Mask(self.views, against).counts() for against in self.questions.counts}
+        return {
+            against: NegativeMask(self.views, against).counts() for against in self.questions.counts
+        }
 
     @property
     def base(self) -> float:
