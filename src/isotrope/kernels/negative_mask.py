@@ -111,7 +111,7 @@ class NegativeMask:
         views = self.views
         if views.negatives is not None and len(views.negatives):
             return True
-        alone = any(view.width == 1 for view in self._in_batch())
+        alone = any(view.width < 2 for view in self._in_batch())
         return views.groups is None and views.in_batch and not alone
 
     def counts(self) -> Tensor:

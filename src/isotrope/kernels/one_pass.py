@@ -53,40 +53,43 @@ def one_pass(inputs: PassInput) -> tuple[Tensor, Gradients]:
     sweep = _OnePass(inputs)
     mask = NegativeMask(inputs.views, "cross")
     for rows, unit, tile in Tiles().of(sweep.anchors, sweep.sources, mask, inputs.exponents):
-        sweep.meet(rows, unit, tile)
+        sweep.add_block(rows, unit, tile)
     return sweep.finish()
 
 
 class _OnePass:
     """The pass and its running sums.
 
+    Call :meth:`add_block` for each block of rows, then :meth:`finish`.
+
     Attributes:
-        alone: Whether each row is independent of the other rows.
+        uncoupled: Whether each row is independent of the other rows.
         whole: Whether one block held all rows.
-        sources: Sources of the columns: positives, additional negatives.
-        gradients: Gradients of the anchors, then of the sources.
-        positive, values, by_positive, by: Similarities of the positives, statistics by question,
-            and the assumed derivatives with respect to both, n each.
-        each: The n summands of the value, or one number.
-        learnt: Derivative with respect to the learnt number; None without one.
+        sources: The columns by source: the positives and, if there are any, additional negatives.
+        to_anchors: Gradient of the anchors; of unit vectors until :meth:`finish` converts it.
+        to_sources: Gradient of each source, likewise.
+        positive, values: Similarities of the positives, and statistics by question, n each.
+        by_positive, by: The assumed derivatives with respect to both, n each.
+        summands: The n summands of the value, or one number.
+        by_learnt: Derivative with respect to the learnt number; None without one.
     """
 
     def __init__(self, inputs: PassInput) -> None:
         views = inputs.views
-        self.inputs, self.n, self.alone = inputs, len(views.anchors), inputs.coupling == "none"
-        self.whole = False
+        self.inputs, self.n = inputs, len(views.anchors)
+        self.uncoupled, self.whole = inputs.coupling == "none", False
         self.anchors = Vectors(views.anchors)
         others = (x for x in (views.positives, views.negatives) if x is not None)
         self.sources = inputs.columns(*others)
-        self.gradients = [torch.empty_like(views.anchors)]
-        self.gradients += [torch.zeros_like(x.raw) for x in self.sources]
+        self.to_anchors = torch.empty_like(views.anchors)
+        self.to_sources = [torch.zeros_like(x.raw) for x in self.sources]
         self.counts = inputs.counts()
         none = torch.zeros_like(views.anchors[:, 0])
-        self.learnt = None if inputs.learnt is None else none.new_zeros(inputs.learnt.shape)
-        self.each, self.positive, self.by_positive = (torch.zeros_like(none) for _ in range(3))
+        self.by_learnt = None if inputs.learnt is None else none.new_zeros(inputs.learnt.shape)
+        self.summands, self.positive, self.by_positive = (torch.zeros_like(none) for _ in range(3))
         self.values = {key: torch.zeros_like(none) for key in inputs.questions.temperatures}
         self.by = {key: torch.zeros_like(none) for key in self.values}
-        for rows in () if self.alone else blocks(0, self.n, 2048):
+        for rows in () if self.uncoupled else blocks(0, self.n, 2048):
             positives = self.sources[0].rows(self._own(rows))
             self.positive[rows] = (self.anchors.rows(rows) * positives).sum(dim=1)
 
@@ -94,32 +97,38 @@ class _OnePass:
         """The rows of the positives of some anchors."""
         return slice(self.inputs.views.offset + rows.start, self.inputs.views.offset + rows.stop)
 
-    def meet(self, rows: slice, a: Tensor, tile: Tensor) -> None:
-        """Reduce and differentiate a block of exponents; add its part of all gradients."""
+    def add_block(self, rows: slice, a: Tensor, tile: Tensor) -> None:
+        """Reduce and differentiate a block of exponents; add its part of all gradients.
+
+        Args:
+            rows: Slice of B anchors.
+            a: Their unit vectors, B x d.
+            tile: Their exponents with all columns, B x c, which are overwritten.
+        """
         tau, positives = self.inputs.temperature, self._own(rows)
         statistics = self._statistics(tile, a, rows)
-        gradient = self.gradients[0][rows]
-        if self.alone:
+        gradient = self.to_anchors[rows]
+        if self.uncoupled:
             p = self.sources[0].rows(positives)
             self._differentiate_uncoupled(rows, statistics, (a * p).sum(dim=1))
             by_positive = self.by_positive[rows, None]
             torch.mul(by_positive, p, out=gradient)
-            self.gradients[1][positives].addcmul_(by_positive, a)
+            self.to_sources[0][positives].addcmul_(by_positive, a)
         else:
             self._differentiate(rows, statistics)
             gradient.zero_()
         for kind, against in self.values:
             g = self.by[kind, against][rows]
             if statistics.first is not None and kind == "hardest":
-                _add_chosen(statistics.first, g, a, self.sources, gradient, self.gradients[1:])
+                self._add_hardest(statistics.first, g, a, gradient)
             elif statistics.mixture is not None and kind == "mixed":
                 # the mixture is constant, so only the anchor has a gradient
                 pushed = (g / tau)[:, None] * statistics.mixture.vectors
                 gradient += pushed
-                self._by_similarity(pushed, a)
+                self._add_by_temperature(pushed, a)
             else:
                 self._push(tile, a, statistics.over_mass(g)[:, None] / tau, gradient)
-        if self.alone:
+        if self.uncoupled:
             self.anchors.project(gradient, a, rows)
 
     def _differentiate_uncoupled(
@@ -127,16 +136,19 @@ class _OnePass:
     ) -> None:
         counts = {key: value[rows] for key, value in self.counts.items()}
         values = {key: statistics.values[key] for key in self.values}
-        each, by, learnt = self.inputs.evaluate(positive, values, counts, self.n)
-        self._add_learnt(learnt)
+        summands, by_positive, by, by_learnt = self.inputs.evaluate(
+            positive, values, counts, self.n
+        )
+        self._add_by_learnt(by_learnt)
         if len(positive) == self.n:  # the block holds all rows
             self.whole = True
-            self.each, self.positive, self.by_positive = each, positive, by[0]
-            self.values, self.by = values, dict(zip(values, by[1:], strict=True))
+            self.summands, self.positive, self.values = summands, positive, values
+            self.by_positive, self.by = by_positive, by
             return
-        self.each[rows], self.positive[rows], self.by_positive[rows] = each, positive, by[0]
-        for key, g in zip(values, by[1:], strict=True):
-            self.values[key][rows], self.by[key][rows] = values[key], g
+        self.summands[rows], self.positive[rows] = summands, positive
+        self.by_positive[rows] = by_positive
+        for key, value in values.items():
+            self.values[key][rows], self.by[key][rows] = value, by[key]
 
     def _differentiate(self, rows: slice, statistics: "_Statistics") -> None:
         for key, value in self.values.items():
@@ -145,8 +157,9 @@ class _OnePass:
             assert statistics.mass is not None  # the formula uses its logarithm
             self.by[_TOTAL][rows] = statistics.mass
             return
-        _, (_, *by), _ = self.inputs.evaluate(self.positive, self.values, self.counts, self.n)
-        for key, g in zip(self.values, by, strict=True):
+        # statistics of later blocks are still 0, which changes no derivative of these rows
+        result = self.inputs.evaluate(self.positive, self.values, self.counts, self.n)
+        for key, g in result.by.items():
             self.by[key][rows] = g[rows]
 
     def _statistics(self, tile: Tensor, a: Tensor, rows: slice) -> "_Statistics":
@@ -173,38 +186,48 @@ class _OnePass:
         return statistics
 
     def _push(self, tile: Tensor, a: Tensor, scaled: Tensor, gradient: Tensor) -> None:
-        """Add the gradients of columns and anchors from a block of scaled derivatives."""
+        """Add the gradients of columns and anchors from a block of derivatives times ``scaled``."""
         at = 0
-        for x, into in zip(self.sources, self.gradients[1:], strict=True):
+        for x, into in zip(self.sources, self.to_sources, strict=True):
             part = tile[:, at : at + len(x)]
             at += len(x)
             add_product(into, part, scaled * a)
             pushed = x.combine(part)
             gradient.addcmul_(scaled, pushed)
-            if self.inputs.by_temperature:
-                self._by_similarity(scaled * pushed, a)
+            if self.inputs.learns_temperature:
+                self._add_by_temperature(scaled * pushed, a)
 
-    def _by_similarity(self, pushed: Tensor, a: Tensor) -> None:
+    def _add_hardest(self, column: Tensor, by: Tensor, a: Tensor, gradient: Tensor) -> None:
+        """Add the gradients of the hardest similarities: one column for each row."""
+        at = 0
+        for x, into in zip(self.sources, self.to_sources, strict=True):
+            (rows,) = ((column >= at) & (column < at + len(x))).nonzero(as_tuple=True)
+            which, g = column[rows] - at, by[rows, None]
+            at += len(x)
+            gradient.index_add_(0, rows, g * x.rows(which))
+            into.index_add_(0, which, g * a[rows])
+
+    def _add_by_temperature(self, pushed: Tensor, a: Tensor) -> None:
         """Add sum_j W_ij s_ij, the push along the anchor, to the gradient of the temperature."""
-        if self.inputs.by_temperature:
-            self._add_learnt(-(pushed * a).sum() / self.inputs.temperature)
+        if self.inputs.learns_temperature:
+            self._add_by_learnt(-(pushed * a).sum() / self.inputs.temperature)
 
-    def _add_learnt(self, gradient: Tensor | None) -> None:
-        if self.learnt is not None and gradient is not None:
-            self.learnt += gradient
+    def _add_by_learnt(self, gradient: Tensor | None) -> None:
+        if self.by_learnt is not None and gradient is not None:
+            self.by_learnt += gradient
 
     def finish(self) -> tuple[Tensor, Gradients]:
         """Check the assumptions; convert gradients from unit vectors to given embeddings."""
-        if self.alone:
+        if self.uncoupled:
             self._check_uncoupled()
         else:
             self._complete()
-            self.anchors.to_raw(self.gradients[0])
-        for x, gradient in zip(self.sources, self.gradients[1:], strict=True):
+            self.anchors.to_raw(self.to_anchors)
+        for x, gradient in zip(self.sources, self.to_sources, strict=True):
             x.to_raw(gradient)
-        anchors, positives, *others = self.gradients
-        negatives = others[0] if others else None
-        return self.each.sum(), [anchors, positives, negatives, self.learnt]
+        to_positives, *others = self.to_sources
+        to_negatives = others[0] if others else None
+        return self.summands.sum(), [self.to_anchors, to_positives, to_negatives, self.by_learnt]
 
     def _check_uncoupled(self) -> None:
         """Differentiate all rows at once: the rows of other blocks must make no difference.
@@ -218,29 +241,30 @@ class _OnePass:
         positive, *values = (_among(x, others) for x in (self.positive, *self.values.values()))
         counts = {key: _among(x, others, apart=0.0) for key, x in self.counts.items()}
         statistics = dict(zip(self.values, values, strict=True))
-        each, by, _ = self.inputs.evaluate(positive, statistics, counts, self.n)
-        computed = (self.each, self.by_positive, *self.by.values())
-        for assumed, true in zip(computed, (each, *by), strict=True):
+        summands, by_positive, by, _ = self.inputs.evaluate(positive, statistics, counts, self.n)
+        computed = (self.summands, self.by_positive, *self.by.values())
+        for assumed, true in zip(computed, (summands, by_positive, *by.values()), strict=True):
             confirm(assumed, true[: self.n], "the loss of an anchor changes with other anchors")
 
     def _complete(self) -> None:
         """Call the formula on all rows, apply the common factor, and add the positives."""
-        evaluated = self.inputs.evaluate(self.positive, self.values, self.counts, self.n)
-        self.each, by, learnt = evaluated
+        self.summands, by_positive, by, by_learnt = self.inputs.evaluate(
+            self.positive, self.values, self.counts, self.n
+        )
         if self.inputs.coupling == "total":
-            whole = self.by[_TOTAL].sum()
-            factor = torch.where(whole > 0, by[1].sum() / whole.where(whole > 0, 1.0), 0.0)
-            for x in (*self.gradients, self.by[_TOTAL]):
+            mass = self.by[_TOTAL].sum()
+            factor = torch.where(mass > 0, by[_TOTAL].sum() / mass.where(mass > 0, 1.0), 0.0)
+            for x in (self.to_anchors, *self.to_sources, self.by[_TOTAL]):
                 x.mul_(factor)
-            if self.learnt is not None:
-                self.learnt.mul_(factor)
-        self._add_learnt(learnt)
-        for assumed, true in zip(self.by.values(), by[1:], strict=True):
-            confirm(assumed, true, _REASONS.get(self.inputs.coupling, ""))
+            if self.by_learnt is not None:
+                self.by_learnt.mul_(factor)
+        self._add_by_learnt(by_learnt)
+        for key, assumed in self.by.items():
+            confirm(assumed, by[key], _REASONS.get(self.inputs.coupling, ""))
         for rows in blocks(0, self.n, 2048):
-            positives, weight = self._own(rows), by[0][rows, None]
-            self.gradients[0][rows].addcmul_(weight, self.sources[0].rows(positives))
-            self.gradients[1][positives].addcmul_(weight, self.anchors.rows(rows))
+            positives, weight = self._own(rows), by_positive[rows, None]
+            self.to_anchors[rows].addcmul_(weight, self.sources[0].rows(positives))
+            self.to_sources[0][positives].addcmul_(weight, self.anchors.rows(rows))
 
 
 _REASONS = {
@@ -303,21 +327,3 @@ def _exponentials(tile: Tensor, tau: float, dtype: torch.dtype) -> tuple[Tensor,
     top = top.where(top > -torch.inf, 0.0)
     mass = total(tile.sub_(top).exp2_(), 1, dtype)
     return mass, mass.log() + top.squeeze(1).to(dtype) * LN2
-
-
-def _add_chosen(
-    chosen: Tensor,
-    by: Tensor,
-    anchors: Tensor,
-    sources: list[Vectors],
-    gradient: Tensor,
-    others: list[Tensor],
-) -> None:
-    """Add the gradient of the hardest similarity: one column for each row."""
-    at = 0
-    for x, into in zip(sources, others, strict=True):
-        (rows,) = ((chosen >= at) & (chosen < at + len(x))).nonzero(as_tuple=True)
-        which, g = chosen[rows] - at, by[rows, None]
-        at += len(x)
-        gradient.index_add_(0, rows, g * x.rows(which))
-        into.index_add_(0, which, g * anchors[rows])

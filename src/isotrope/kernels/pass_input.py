@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,14 +14,31 @@ from isotrope.kernels.negative_mask import NegativeMask
 from isotrope.kernels.statistics import Formula, Key, Known, Questions, StatisticsOnly, Unfused
 from isotrope.kernels.tiles import Vectors
 
-COPIED = 1 << 25  # largest size in bytes of columns that are copied once with unit length
-# for anchors, positives, additional negatives and temperature
 Gradients = list[Tensor | None]
+"""The gradients of anchors, positives, additional negatives and the learnt tensor, in order."""
+
+COPIED = 1 << 25  # largest size in bytes of columns that are copied once with unit length
 
 # on processors other than Intel's, torch's exp2 takes a third of the time of exp. Rows are divided
 # by tau and ln 2 separately: float32 stores ln 2 to 3e-9, but would round the product more
 LN2 = math.log(2)
 UNSHIFTED = 30.0  # largest 1 / tau with which e^{s/tau} needs no shift: e^30 N fits float32
+
+
+class Evaluated(NamedTuple):
+    """A formula's value and its derivatives.
+
+    Attributes:
+        value: One summand for each anchor, or one number.
+        by_positive: Derivatives with respect to the similarities of the positives, n values.
+        by: A dict from each question to the derivatives with respect to its statistic, n values.
+        by_learnt: Derivative with respect to ``PassInput.learnt``; None without ``learnt``.
+    """
+
+    value: Tensor
+    by_positive: Tensor
+    by: dict[Key, Tensor]
+    by_learnt: Tensor | None
 
 
 @dataclass(frozen=True)
@@ -68,7 +86,7 @@ class PassInput:
         return temperatures.pop() if temperatures else 1.0
 
     @property
-    def by_temperature(self) -> bool:
+    def learns_temperature(self) -> bool:
         """Whether the temperature of the statistics requires a gradient."""
         return self.questions.learnt is not None
 
@@ -90,13 +108,14 @@ class PassInput:
 
     def evaluate(
         self, positive: Tensor, values: dict[Key, Tensor], counts: dict[Against, Tensor], rows: int
-    ) -> tuple[Tensor, list[Tensor], Tensor | None]:
+    ) -> Evaluated:
         """Evaluate and differentiate the formula for some anchors of a batch of ``rows`` anchors.
 
-        Returns:
-            A tuple of three: the value (one summand for each anchor, or one number); a list of
-            its derivatives with respect to ``positive`` and ``values``; and its derivative with
-            respect to ``learnt``, or None if ``learnt`` is None.
+        Args:
+            positive: Similarities of these anchors with their positives.
+            values: A dict from each question to the statistic of these anchors.
+            counts: Result of :meth:`counts`, for these anchors.
+            rows: Number of anchors of the whole batch, over which a mean is taken.
 
         Raises:
             Unfused: The formula has no derivative, or uses statistics that were not recorded.
@@ -114,5 +133,7 @@ class PassInput:
         each = torch.full_like(value, 1 / shared)
         by = torch.autograd.grad(value, wanted, each, allow_unused=True)
         filled = [torch.zeros_like(x) if g is None else g for x, g in zip(wanted, by, strict=True)]
-        learnt = None if self.learnt is None else filled.pop()
-        return value.detach() / shared, filled, learnt
+        by_learnt = None if self.learnt is None else filled.pop()
+        by_positive, *by_values = filled
+        by_statistic = dict(zip(values, by_values, strict=True))
+        return Evaluated(value.detach() / shared, by_positive, by_statistic, by_learnt)

@@ -16,7 +16,7 @@ from isotrope.core.rounding import exact
 from isotrope.core.terms import Against
 from isotrope.kernels.coupling import confirm
 from isotrope.kernels.negative_mask import NegativeMask
-from isotrope.kernels.pass_input import Gradients, PassInput
+from isotrope.kernels.pass_input import Evaluated, Gradients, PassInput
 from isotrope.kernels.statistics import Key, Unfused
 from isotrope.kernels.tiles import Tiles, Vectors, add_product, blocks, strips
 
@@ -61,16 +61,16 @@ class _TwoPasses:
         factors: Derivatives of the value by the sums, divided by tau; across, inside, by direction.
         foretold: The same factors, predicted before the sums are known.
         by_positive: Derivatives by the similarities of the positives.
-        learnt: Derivative of the formula by the temperature; None if it is not needed.
+        by_learnt: Derivative by the learnt number; None without one.
         along: Sum_ij W_ij s_ij, for the gradient of the temperature.
     """
 
     def __init__(self, inputs: PassInput, directions: int) -> None:
         self.inputs, self.directions, self.n = inputs, directions, len(inputs.views.anchors)
         self.dtype = inputs.views.anchors.dtype
-        spans = {against for _, against in inputs.questions.temperatures}
-        self.across = bool(spans & {"cross", "both"})
-        self.inside = bool(spans & {"within", "both"})
+        against = inputs.questions.against
+        self.across = bool(against & {"cross", "both"})
+        self.inside = bool(against & {"within", "both"})
         views = inputs.views
         self.both = (
             inputs.columns(views.anchors, views.positives)
@@ -84,10 +84,11 @@ class _TwoPasses:
         for rows in blocks(0, self.n, 2048):
             self.positive[rows] = (anchors.rows(rows) * positives.rows(rows)).sum(dim=1)
         self.counts, self.by_positive = inputs.counts(), torch.zeros_like(self.positive)
-        self.learnt = (
-            None if inputs.learnt is None else self.positive.new_zeros(inputs.learnt.shape)
-        )
+        learnt = inputs.learnt
+        self.by_learnt = None if learnt is None else self.positive.new_zeros(learnt.shape)
+        self.along = self.positive.new_zeros(())
         self.sums, self.factors = self._everywhere(0.0), self._everywhere(0.0)
+        self.foretold = self.factors
 
     def _everywhere(self, value: float) -> dict[str, list[Tensor]]:
         """A number for each row, across views and within them, by direction."""
@@ -99,9 +100,9 @@ class _TwoPasses:
     def foresee(self) -> None:
         """Predict the derivatives for the row sums: evaluate the formula at sums of 1."""
         self.sums = self._everywhere(1.0)
-        _, (_, *by), _ = self._evaluate(0)
+        by = self._evaluate(0).by
         for direction in range(self.directions):
-            self._keep(direction, by)
+            self._add_factors(direction, by)
         self.foretold, self.sums = self.factors, self._everywhere(0.0)
 
     def check_foretold(self) -> None:
@@ -127,29 +128,31 @@ class _TwoPasses:
         self.factors = self._everywhere(0.0)
         loss = exact(self.positive.new_zeros(()))
         for direction in range(self.directions):
-            value, (by_positive, *by), by_temperature = self._evaluate(direction)
-            loss += value.sum() / self.directions
-            self.by_positive += by_positive / self.directions
-            if self.learnt is not None and by_temperature is not None:
-                self.learnt += by_temperature / self.directions
-            self._keep(direction, by)
+            result = self._evaluate(direction)
+            loss += result.value.sum() / self.directions
+            self.by_positive += result.by_positive / self.directions
+            if self.by_learnt is not None and result.by_learnt is not None:
+                self.by_learnt += result.by_learnt / self.directions
+            self._add_factors(direction, result.by)
         return loss.to(self.dtype)
 
-    def _evaluate(self, direction: int) -> tuple[Tensor, list[Tensor], Tensor | None]:
-        values: dict[Key, Tensor] = {
-            key: sums if self.softplus else sums.log() for key, sums in self._sums_used(direction)
+    def _evaluate(self, direction: int) -> Evaluated:
+        values = {
+            key: sums if self.softplus else sums.log()
+            for key, sums in self._sums_used(direction).items()
         }
         return self.inputs.evaluate(self.positive, values, self.counts, self.n)
 
-    def _sums_used(self, direction: int) -> list[tuple[Key, Tensor]]:
-        """The questions and their sums."""
+    def _sums_used(self, direction: int) -> dict[Key, Tensor]:
+        """A dict from each question to the sums of which its statistic is a function."""
         cross, within = self.sums["cross"][direction], self.sums["within"][direction]
         sums: dict[Against, Tensor] = {"cross": cross, "within": within, "both": cross + within}
-        return [(key, sums[key[1]]) for key in self.inputs.questions.temperatures]
+        return {key: sums[key[1]] for key in self.inputs.questions.temperatures}
 
-    def _keep(self, direction: int, by: list[Tensor]) -> None:
-        """Convert derivatives by statistics to derivatives by sums, and keep them as factors."""
-        for ((_, against), mass), gradient in zip(self._sums_used(direction), by, strict=True):
+    def _add_factors(self, direction: int, by: dict[Key, Tensor]) -> None:
+        """Convert derivatives by statistics to derivatives by sums, and add them to ``factors``."""
+        for (kind, against), mass in self._sums_used(direction).items():
+            gradient = by[kind, against]
             if not self.softplus:  # derivative of a logarithm
                 gradient = torch.where(mass > 0, gradient / mass.where(mass > 0, 1.0), 0.0)
             for where in ("cross", "within"):
@@ -165,14 +168,13 @@ class _TwoPasses:
             adding: Whether to add up the sums as well, with the predicted factors.
         """
         gradients = [torch.zeros_like(x.raw) for x in self.both]
-        self.along = self.positive.new_zeros(())
         for rows, a, tile in self._across():
             own, other = self.factors["cross"]
             self._weigh(tile, self._summed(rows) if adding else None, (own[rows], other))
             add_product(gradients[1], tile, a)
             pushed = self.both[1].combine(tile)
             gradients[0][rows] += pushed
-            self._by_temperature(pushed, a)
+            self._add_along(pushed, a)
         for direction in range(self.directions):
             factors = self.factors["within"][direction]
             for rows, a, tile in self._triangle(direction):
@@ -180,12 +182,12 @@ class _TwoPasses:
                 self._weigh(tile, summed, (factors[rows], factors[rows.start :]))
                 # the square on the diagonal holds both orders of its pairs
                 add_product(gradients[direction][rows.stop :], tile[:, len(tile) :], a)
-                if self.inputs.by_temperature:
+                if self.inputs.learns_temperature:
                     square = tile[:, : len(tile)].to(self.dtype)
-                    self._by_temperature(square @ a / -2, a)
+                    self._add_along(square @ a / -2, a)
                 pushed = self.both[direction].combine(tile, rows.start)
                 gradients[direction][rows] += pushed
-                self._by_temperature(pushed, a)
+                self._add_along(pushed, a)
         return gradients
 
     def finish(self, gradients: list[Tensor]) -> Gradients:
@@ -196,9 +198,9 @@ class _TwoPasses:
             gradients[1][rows] += by * self.both[0].rows(rows)
         for x, gradient in zip(self.both, gradients, strict=True):
             x.to_raw(gradient)
-        if self.learnt is not None and self.inputs.by_temperature:
-            self.learnt -= self.along / self.inputs.temperature
-        return [*gradients, None, self.learnt]
+        if self.by_learnt is not None and self.inputs.learns_temperature:
+            self.by_learnt -= self.along / self.inputs.temperature
+        return [*gradients, None, self.by_learnt]
 
     def _summed(self, rows: slice, direction: int | None = None) -> tuple[Tensor, Tensor]:
         """The sums that a block adds to: the sums of its rows, and the sums of its last columns."""
@@ -230,8 +232,8 @@ class _TwoPasses:
                 own, other = (f.to(x.dtype) for f in factors)
                 x.mul_(torch.add(own[part, None], other))
 
-    def _by_temperature(self, pushed: Tensor, anchors: Tensor) -> None:
-        if self.inputs.by_temperature:
+    def _add_along(self, pushed: Tensor, anchors: Tensor) -> None:
+        if self.inputs.learns_temperature:
             self.along += (pushed * anchors).sum()
 
     def _across(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
