@@ -117,7 +117,7 @@ def test_statistics_are_those_of_the_matrix(layout: str, against: Any, temperatu
         if isinstance(first, Exponent):
             lean.shares(by, first)
         elif first:
-            lean.first(by)
+            lean.hardest_negatives(by)
         close(lean.hardest(against), whole.hardest(against))
         close(lean.logsumexp(temperature, against), whole.logsumexp(temperature, against))
         close(
@@ -132,7 +132,7 @@ def test_statistics_are_those_of_the_matrix(layout: str, against: Any, temperatu
 def test_the_first_of_equals_is_the_hardest(by: Any) -> None:
     """Each of ten vectors three times in both views and among the negatives, in many blocks."""
     h = torch.eye(10, dtype=torch.float64).repeat(3, 1)
-    at, top = _lean(Views(h, h, h)).first(by)
+    at, top = _lean(Views(h, h, h)).hardest_negatives(by)
     assert at.tolist() == [*range(10, 20), *range(10), *range(10)]
     assert (top == 1).all()
 

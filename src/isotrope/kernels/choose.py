@@ -12,8 +12,6 @@ Rapids, GPUs). It is used only on request, and rounds nothing in formulas with h
 negatives. Errors are at most 1%, or 5% at a temperature of 0.01 (docs/results/bfloat16.csv).
 """
 
-from typing import cast
-
 import torch
 
 from isotrope.core.errors import NeedsEager, unknown
@@ -21,7 +19,7 @@ from isotrope.core.views import Views
 from isotrope.kernels.eager import EagerPairs
 from isotrope.kernels.pairs import Pairs
 from isotrope.kernels.rowblock import RowBlockPairs
-from isotrope.kernels.surrogate_sums import BlockSums, SurrogatePairs, SurrogateSums
+from isotrope.kernels.surrogate_sums import SurrogatePairs
 
 BACKENDS = ("eager", "rowblock", "bfloat16")
 
@@ -84,10 +82,7 @@ def surrogate_pairs(pairs: Pairs) -> SurrogatePairs | None:
     """
     if not isinstance(pairs, RowBlockPairs):
         return None
-    if "sums" not in pairs.shared:
-        views = pairs.views.detached()
-        pairs.shared["sums"] = BlockSums(views.swapped() if pairs.direction else views)
-    return SurrogatePairs(pairs, cast("SurrogateSums", pairs.shared["sums"]), pairs.direction)
+    return SurrogatePairs(pairs, pairs.sums, pairs.direction)
 
 
 def _size(views: Views, columns: int) -> int:

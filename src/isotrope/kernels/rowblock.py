@@ -6,6 +6,7 @@ more operations than a matrix in memory. For the hardest negative, the backward 
 """
 
 from collections.abc import Callable
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -16,6 +17,7 @@ from isotrope.core.terms import Against
 from isotrope.core.views import Views
 from isotrope.kernels.negative_mask import NegativeMask
 from isotrope.kernels.pairs import Pairs
+from isotrope.kernels.surrogate_sums import SurrogateSums
 from isotrope.kernels.tiles import blocks, chunked_topk, height, similarity_tiles
 
 
@@ -26,20 +28,27 @@ class RowBlockPairs(Pairs):
 
     Args:
         views: The views of the batch, in either order.
-        direction: 1 if the two views of the batch are exchanged in ``views``, otherwise 0.
-        shared: Dict of results that are computed once and used by both directions of the batch.
+        swapped: The same pairs with the views exchanged, if these were created first.
     """
 
     backend = "rowblock"
 
-    def __init__(
-        self, views: Views, direction: int = 0, shared: dict[str, object] | None = None
-    ) -> None:
+    def __init__(self, views: Views, swapped: "RowBlockPairs | None" = None) -> None:
         super().__init__(views)
-        self.direction, self.shared = direction, {} if shared is None else shared
+        self._swapped = swapped
 
     def swapped(self) -> "RowBlockPairs":
-        return type(self)(self.views.swapped(), 1 - self.direction, self.shared)
+        return self._swapped or RowBlockPairs(self.views.swapped(), self)
+
+    @property
+    def direction(self) -> int:
+        """The direction of the batch, as in :attr:`sums`: 1 if the views are exchanged, else 0."""
+        return 0 if self._swapped is None else 1
+
+    @cached_property
+    def sums(self) -> SurrogateSums:
+        """Sums over the compared vectors, which both directions of the batch share."""
+        return self._swapped.sums if self._swapped else SurrogateSums(self.views.detached())
 
     def _logsumexp(self, temperature: float | Tensor, against: Against) -> Tensor:
         return self._reduced(_logsumexp, temperature, against)

@@ -1,21 +1,21 @@
-"""Computes the weighted sums of negatives for both directions in one sweep over blocks.
+"""Serves surrogate losses: the sum and the push of each anchor's weights, without their matrix.
 
-If only anchors have gradients, the matrix of weights is needed only for two results: the sum of
-each row, and the product with the compared vectors. One block of e^{s/tau} serves both directions.
-In the first direction, the block times the positives is the push on the anchors. In the second
-direction, the positives are the anchors, and the transposed block times the first view is the push
-on them. At the end, the pushes are divided by the row sums.
+A surrogate loss is defined by the components of its gradient (``paradigm.surrogate``). As only
+anchors have gradients, the matrix of weights is needed only for two results: the sum of each row,
+and the product with the compared vectors. One block of e^{s/tau} serves both directions. In the
+first direction, the block times the positives is the push on the anchors. In the second direction,
+the positives are the anchors, and the transposed block times the first view is the push on them.
+At the end, the pushes are divided by the row sums.
 
 If e^{s/tau} could overflow float32, or positives were gathered from other processes, each direction
 has a sweep of its own, which subtracts the maximum of each row.
 """
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, NoReturn, cast
+from typing import Literal, NamedTuple, NoReturn, cast
 
 import torch
 from torch import Tensor
@@ -35,7 +35,7 @@ FLOOR = 1e-4  # smallest similarity that is raised to a power
 _BY: dict[Against, By] = {"cross": "cross", "within": "anchors", "both": "both"}
 
 # parts of the columns: the other view, the same view, the additional negatives
-Part = Literal["cross", "within", "further"]
+Part = Literal["cross", "within", "additional"]
 
 
 @dataclass(frozen=True)
@@ -113,6 +113,18 @@ class Masses(NamedTuple):
     push: Tensor
 
 
+class HardestNegatives(NamedTuple):
+    """Each anchor's hardest negative; at ties, the one with the first column.
+
+    Attributes:
+        column: Its column, n integers; -1 for an anchor without negatives.
+        similarity: Its similarity, n values; -inf for an anchor without negatives.
+    """
+
+    column: Tensor
+    similarity: Tensor
+
+
 class _Block(NamedTuple):
     """Similarities of some rows of a view, -inf where a column is not a negative.
 
@@ -120,21 +132,22 @@ class _Block(NamedTuple):
         tile: B x c similarities.
         view: View that the rows come from, 0 or 1.
         rows: Rows of that view.
-        right: Vectors that push the rows, c x d.
-        others: View and rows of those last columns of the tile that serve as anchors too;
-            additional negatives do not.
-        left: Vectors that push the other anchors, B x d.
+        pushing_rows: Vectors that push the rows, c x d.
+        other_view, others: View and rows of those last columns of the tile that serve as anchors
+            too; additional negatives do not.
+        pushing_others: Vectors that push these other anchors, B x d.
     """
 
     tile: Tensor
     view: int
     rows: slice
-    right: Tensor
-    others: tuple[int, slice]
-    left: Tensor
+    pushing_rows: Tensor
+    other_view: int
+    others: slice
+    pushing_others: Tensor
 
 
-class Swept(NamedTuple):
+class _Swept(NamedTuple):
     """Results of a sweep. Each is a list of two tensors, one for each view, or None.
 
     Attributes:
@@ -143,15 +156,16 @@ class Swept(NamedTuple):
         push: Sum of the compared vectors for each row, weighted by the exponentials.
     """
 
-    hardest: list[Tensor] | None = None
+    hardest: list[Tensor]
     mass: list[Tensor] | None = None
     push: list[Tensor] | None = None
 
 
-class SurrogateSums(ABC):
-    """Sums over the compared vectors, in both directions of a batch; each sum is computed once.
+class SurrogateSums:
+    """Sums over the compared vectors, in both directions of a batch, by blocks in linear memory.
 
-    In direction 0, the anchors are the first view; in direction 1, they are the second view.
+    In direction 0, the anchors are the first view; in direction 1, they are the second view. Each
+    sum is computed when it is first used, and kept.
 
     Args:
         views: Unit views of direction 0, detached.
@@ -159,81 +173,58 @@ class SurrogateSums(ABC):
 
     def __init__(self, views: Views) -> None:
         self.views = views
-        self.square = len(views.anchors) == len(views.positives)
-        self._known: dict[object, Any] = {}
+        self._is_square = len(views.anchors) == len(views.positives)
+        self._swept: dict[tuple[object, ...], list[Tensor]] = {}
+        self._one_way_masses: dict[tuple[int, By, Exponent], Masses] = {}
+        self._hardest_negatives: dict[tuple[int, By], HardestNegatives] = {}
 
     @cached_property
     def positive(self) -> Tensor:
         """Similarities of the n positive pairs; both directions use them."""
         return (self.views.anchors * self.views.own).sum(dim=1)
 
-    def joint(self, exponent: Exponent) -> bool:
-        """Whether both directions can share blocks of e^exponent."""
-        return self.square and exponent.reach <= REACH
-
     def masses(self, direction: int, by: By, exponent: Exponent) -> Masses:
         """Return :class:`Masses` of each anchor's unnormalised weights, in direction 0 or 1."""
-        if self.joint(exponent):
+        if self._shares_blocks(exponent):
             push = self._added("push", direction, by, exponent)  # this also computes the sums
             mass = self._added("mass", direction, by, exponent)
             return Masses(torch.zeros_like(mass), mass, push)
-        key = ("one way", direction, by, exponent)
-        if key not in self._known:
-            self._known[key] = self._one_way(direction, by, exponent)
-        return cast("Masses", self._known[key])
+        key = (direction, by, exponent)
+        if key not in self._one_way_masses:
+            self._one_way_masses[key] = self._one_way(direction, by, exponent)
+        return self._one_way_masses[key]
 
     def logsumexp(self, direction: int, by: By, exponent: Exponent) -> Tensor | None:
         """Return each anchor's log-sum-exp over negatives; None if no sweep has computed it yet."""
-        if self.joint(exponent):
+        if self._shares_blocks(exponent):
             return self._added("mass", direction, by, exponent).log()
-        if ("one way", direction, by, exponent) in self._known:
+        if (direction, by, exponent) in self._one_way_masses:
             top, mass, _ = self.masses(direction, by, exponent)
             return top + mass.log()
         return None
 
     def hardest(self, direction: int, by: By) -> Tensor | None:
         """Return each anchor's similarity to its hardest negative; None without a sweep for it."""
-        if ("first", direction, by) in self._known:
-            return self.first(direction, by)[1]
-        if not self.square:
+        if (direction, by) in self._hardest_negatives:
+            return self.hardest_negatives(direction, by).similarity
+        if not self._is_square:
             return None
         none = self.views.anchors.new_full((len(self.views.anchors),), -torch.inf)
-        parts = [self._of("hardest", part)[direction] for part in self._parts(by)]
+        parts = [self._statistic("hardest", part)[direction] for part in self._parts(by)]
         return torch.stack([none, *parts]).amax(dim=0)
 
-    def first(self, direction: int, by: By) -> tuple[Tensor, Tensor]:
-        """Return the columns of the anchors' hardest negatives, and the similarities with these.
+    def hardest_negatives(self, direction: int, by: By) -> HardestNegatives:
+        """Return the hardest negatives of a direction's anchors."""
+        if (direction, by) not in self._hardest_negatives:
+            mask = NegativeMask(self._compared(direction, by), AGAINST[by])
+            largest = [chunked_topk(tile, 1) for tile in similarity_tiles(mask)]
+            similarity, column = (torch.cat(x).squeeze(1) for x in zip(*largest, strict=True))
+            self._hardest_negatives[direction, by] = HardestNegatives(column, similarity)
+        return self._hardest_negatives[direction, by]
 
-        Ties go to the first column. The column is -1 for an anchor without negatives.
-        """
-        key = ("first", direction, by)
-        if key not in self._known:
-            self._known[key] = self._first(direction, by)
-        at, top = self._known[key]
-        return at, top
-
-    @abstractmethod
-    def _sweep(self, part: Part, exponent: Exponent | None, crossed: bool | None) -> Swept:
-        """Compare both views with some of their columns; without exponent, find only maxima."""
-
-    @abstractmethod
-    def _one_way(self, direction: int, by: By, exponent: Exponent) -> Masses:
-        """Compare a direction's anchors with all columns, subtracting each row's maximum."""
-
-    @abstractmethod
-    def _first(self, direction: int, by: By) -> tuple[Tensor, Tensor]:
-        """Implement :meth:`first`."""
-
-    def _added(
-        self, what: Literal["mass", "push"], direction: int, by: By, exp: Exponent
-    ) -> Tensor:
-        """The sum over all columns for each anchor."""
-        crossed = by == "positives"  # the other view is compared, the own view pushes
-        how = (exp,) if what == "mass" else (exp, crossed)
-        parts = [self._of(what, part, *how)[direction ^ crossed] for part in self._parts(by)]
-        if parts:
-            return sum(parts[1:], parts[0])
-        return torch.zeros_like(self.views.anchors if what == "push" else self.views.anchors[:, 0])
+    def _shares_blocks(self, exponent: Exponent) -> bool:
+        """Whether both directions can share blocks of e^exponent."""
+        return self._is_square and exponent.reach <= REACH
 
     def _parts(self, by: By) -> list[Part]:
         """The parts of the columns that are compared."""
@@ -242,45 +233,54 @@ class SurrogateSums(ABC):
             parts += ["cross"] * (by in ("cross", "both"))
             parts += ["within"] * (by != "cross")
         more = self.views.negatives
-        return parts if more is None or len(more) == 0 else [*parts, "further"]
+        return parts if more is None or len(more) == 0 else [*parts, "additional"]
 
-    def _of(
+    def _added(
+        self, name: Literal["mass", "push"], direction: int, by: By, exponent: Exponent
+    ) -> Tensor:
+        """The sum over all columns for each anchor."""
+        crossed = by == "positives"  # the other view is compared, the own view pushes
+        pushing = crossed if name == "push" else None
+        sums = [self._statistic(name, part, exponent, pushing) for part in self._parts(by)]
+        if sums:
+            first, *others = (of_views[direction ^ crossed] for of_views in sums)
+            return sum(others, first)
+        return torch.zeros_like(self.views.anchors if name == "push" else self.views.anchors[:, 0])
+
+    def _statistic(
         self,
-        what: Literal["hardest", "mass", "push"],
+        name: Literal["hardest", "mass", "push"],
         part: Part,
         exponent: Exponent | None = None,
         crossed: bool | None = None,
     ) -> list[Tensor]:
-        """A statistic of the rows of both views."""
-        how: dict[str, tuple[object, ...]] = {
-            "hardest": (),
-            "mass": (exponent,),
-            "push": (exponent, crossed),
+        """A statistic of the rows of both views; a sweep is run for it unless one has been."""
+        keys: dict[str, tuple[object, ...]] = {
+            "hardest": ("hardest", part),
+            "mass": ("mass", part, exponent),
+            "push": ("push", part, exponent, crossed),
         }
-        if (what, part, *how[what]) not in self._known:
-            swept = self._sweep(part, exponent, crossed)
-            for name, value in swept._asdict().items():
+        if keys[name] not in self._swept:
+            for computed, value in self._sweep(part, exponent, crossed)._asdict().items():
                 if value is not None:
-                    self._known[(name, part, *how[name])] = value
-        return cast("list[Tensor]", self._known[(what, part, *how[what])])
+                    self._swept[keys[computed]] = value
+        return self._swept[keys[name]]
 
+    def _sweep(self, part: Part, exponent: Exponent | None, crossed: bool | None) -> _Swept:
+        """Compare both views with a part of their columns.
 
-class BlockSums(SurrogateSums):
-    """Computes the sums in blocks of rows, in linear memory."""
-
-    def _first(self, direction: int, by: By) -> tuple[Tensor, Tensor]:
-        mask = NegativeMask(self._compared(direction, by), AGAINST[by])
-        largest = [chunked_topk(tile, 1) for tile in similarity_tiles(mask)]
-        top, at = (torch.cat(x).squeeze(1) for x in zip(*largest, strict=True))
-        return at, top
-
-    def _sweep(self, part: Part, exponent: Exponent | None, crossed: bool | None) -> Swept:
+        Args:
+            part: The columns to compare with.
+            exponent: Exponent of the sums; None to find only the largest similarities.
+            crossed: Whether the vectors that push are those of the other view than the vectors
+                that are compared; None to compute no push.
+        """
         like, n = self.views.anchors, len(self.views.anchors)
         hardest = [like.new_full((n,), -torch.inf) for _ in range(2)]
         mass = [like.new_zeros(n) for _ in range(2)]
         push = [torch.zeros_like(like) for _ in range(0 if crossed is None else 2)]
         for block in self._blocks(part, crossed=bool(crossed)):
-            tile, (other, others) = block.tile, block.others
+            tile, other, others = block.tile, block.other_view, block.others
             end = tile[:, tile.shape[1] - (others.stop - others.start) :]
             top = hardest[block.view][block.rows]
             torch.maximum(top, tile.amax(dim=1), out=top)
@@ -293,10 +293,10 @@ class BlockSums(SurrogateSums):
             mass[block.view][block.rows] += tile.sum(dim=1)
             mass[other][others] += end.sum(dim=0)
             if push:
-                add_product(push[block.view][block.rows], tile.T, block.right)
+                add_product(push[block.view][block.rows], tile.T, block.pushing_rows)
                 if end.shape[1]:
-                    add_product(push[other][others], end, block.left)
-        return Swept(hardest, None if exponent is None else mass, push or None)
+                    add_product(push[other][others], end, block.pushing_others)
+        return _Swept(hardest, None if exponent is None else mass, push or None)
 
     def _blocks(self, part: Part, *, crossed: bool) -> Iterator[_Block]:
         views = self.views
@@ -306,22 +306,22 @@ class BlockSums(SurrogateSums):
             anchors, positives = (Vectors(x, unit=True) for x in both)
             mask = NegativeMask(replace(views, negatives=None), "cross")
             for rows, unit, tile in tiles.of(anchors, [positives], mask):
-                yield _Block(tile, 0, rows, both[1], (1, slice(0, len(both[1]))), unit)
+                yield _Block(tile, 0, rows, both[1], 1, slice(0, len(both[1])), unit)
             return
         for view, h in enumerate(both):
             moved, vectors = both[1 - view] if crossed else h, Vectors(h, unit=True)
-            if part == "further" and views.negatives is not None:
-                further = Vectors(views.negatives, unit=True)
-                for rows, _, tile in tiles.of(vectors, [further], None):
-                    none = (view, slice(0, 0))
-                    yield _Block(tile, view, rows, views.negatives, none, moved[rows])
+            if part == "additional" and views.negatives is not None:
+                additional, nobody = Vectors(views.negatives, unit=True), slice(0, 0)
+                for rows, _, tile in tiles.of(vectors, [additional], None):
+                    yield _Block(tile, view, rows, views.negatives, view, nobody, moved[rows])
                 continue
             mask = NegativeMask(replace(views, negatives=None), "within")
             for rows, _, tile in tiles.of(vectors, [vectors], mask, triangle=True):
-                others = (view, slice(rows.stop, len(h)))
-                yield _Block(tile, view, rows, moved[rows.start :], others, moved[rows])
+                others = slice(rows.stop, len(h))
+                yield _Block(tile, view, rows, moved[rows.start :], view, others, moved[rows])
 
     def _one_way(self, direction: int, by: By, exponent: Exponent) -> Masses:
+        """Compare a direction's anchors with all columns, subtracting each row's maximum."""
         against = AGAINST[by]
         columns = NegativeMask(self._of_direction(direction), against).columns
         masses = []
@@ -381,17 +381,17 @@ class SurrogatePairs(Pairs):
         scale = scale / total.where(total != 0, 1.0)
         return self._weights(AGAINST[by], lambda: push, mass) * scale[:, None]
 
-    def single(self, by: By, at: Tensor, weight: Tensor) -> Tensor:
+    def single(self, by: By, column: Tensor, weight: Tensor) -> Tensor:
         """Return weights that are 0 except for one negative of each anchor, such as the hardest.
 
         Args:
             by: Similarities by which this negative was chosen, as for :meth:`shares`.
-            at: Column of this negative, n values; -1 for an anchor without one.
+            column: Column of this negative, n values; -1 for an anchor without one.
             weight: Weight of this negative, n values.
         """
-        weight = weight.masked_fill(at < 0, 0.0)
-        column = self.columns(AGAINST[by])[at.clamp_min(0)]
-        return self._weights(AGAINST[by], lambda: weight[:, None] * column, weight)
+        weight = weight.masked_fill(column < 0, 0.0)
+        negatives = self.columns(AGAINST[by])[column.clamp_min(0)]
+        return self._weights(AGAINST[by], lambda: weight[:, None] * negatives, weight)
 
     def products(self, against: Against, rows: Tensor, *compared: Tensor) -> Tensor:
         """Return weights W_ij = rows_i.x_j (W_ii = 0) without forming an n x n matrix.
@@ -403,12 +403,12 @@ class SurrogatePairs(Pairs):
             rows: The vectors rows_i, n x d.
             compared: The vectors x_j, n x d for each view in ``against``.
         """
-        met = list(zip(compared, NegativeMask(self.views, against).columns, strict=True))
+        pairs = list(zip(compared, NegativeMask(self.views, against).columns, strict=True))
         squares = [(rows * x).sum(dim=1, keepdim=True) for x in compared]
 
         def push() -> Tensor:
             pushed = torch.zeros_like(rows)
-            for (x, columns), itself in zip(met, squares, strict=True):
+            for (x, columns), itself in zip(pairs, squares, strict=True):
                 pushed += rows @ (x.T @ columns) - itself * columns
             return pushed
 
@@ -424,12 +424,9 @@ class SurrogatePairs(Pairs):
     def positive(self) -> Tensor:
         return self.sums.positive
 
-    def first(self, by: By) -> tuple[Tensor, Tensor]:
-        """Return the columns of the anchors' hardest negatives, and the similarities with these.
-
-        Ties go to the first column. The column is -1 for an anchor without negatives.
-        """
-        return self.sums.first(self.direction, by)
+    def hardest_negatives(self, by: By) -> HardestNegatives:
+        """Return each anchor's hardest negative, by the similarities that ``by`` names."""
+        return self.sums.hardest_negatives(self.direction, by)
 
     def hardest(self, against: Against = "cross") -> Tensor:
         hardest = self.sums.hardest(self.direction, _BY[against])

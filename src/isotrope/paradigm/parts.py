@@ -314,8 +314,9 @@ class Hardest(Weight):
 
     def __call__(self, pairs: Pairs) -> Tensor:
         if isinstance(pairs, SurrogatePairs):
-            at, nearest = pairs.first(self.by)
-            return pairs.single(self.by, at, slope(nearest, self.metric))
+            hardest = pairs.hardest_negatives(self.by)
+            steep = slope(hardest.similarity, self.metric)
+            return pairs.single(self.by, hardest.column, steep)
         similarity, negative = _compared(pairs, self.by)
         top = similarity.masked_fill(~negative, -torch.inf).argmax(dim=1, keepdim=True)
         steep = slope(similarity.gather(1, top), self.metric)
