@@ -20,7 +20,7 @@ from isotrope.core.views import Views
 from isotrope.kernels import fused
 from isotrope.objectives import InfoNCE
 from isotrope.paradigm import registry
-from isotrope.paradigm.similarities import GraphReading
+from isotrope.paradigm.graph_reading import GraphReading
 from tests.adapters.trainers import columns, scratch, texts, trainer
 from tests.two_processes import on_two
 

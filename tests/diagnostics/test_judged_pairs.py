@@ -17,7 +17,7 @@ from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Diagnosis
 from isotrope.diagnostics.verdicts import VERDICTS
 from isotrope.objectives import MPT, BarlowTwins, InfoNCE
-from isotrope.paradigm.similarities import GraphReading
+from isotrope.paradigm.graph_reading import GraphReading
 
 
 def watched(loss: object, steps: int = 12) -> isotrope.Doctor:

@@ -28,8 +28,8 @@ from isotrope.diagnostics.seen import measure_compared, measure_known
 from isotrope.diagnostics.seen_labels import measure_margin
 from isotrope.paradigm import registry
 from isotrope.paradigm.compared import Compared, SoftmaxEvidence, joined
+from isotrope.paradigm.graph_reading import GraphReading
 from isotrope.paradigm.objective import Objective
-from isotrope.paradigm.similarities import GraphReading
 
 COLUMNS = (*columns("doctor"), "series")
 """The columns of a row: those of a training on text, those that only the Doctor measures, and the

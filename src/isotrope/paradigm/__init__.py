@@ -10,8 +10,12 @@ makes a loss with the new gradient. ``metric`` has the distances. ``authors_code
 released code of Li et al. 2024 where it differs from their paper.
 
 To analyse an objective: ``anatomy`` summarises the components of a batch, ``portrait`` evaluates
-them at given angles, and ``decompose`` finds the components of any loss. ``similarities``,
-``graph``, ``operands`` and ``compared`` find the pairs that a loss compares, in its autograd graph.
+them at given angles, and ``decompose`` finds the components of any loss. ``graph_reading``
+finds the pairs that any loss compares, in its autograd graph: ``graph`` reads nodes, ``similarity``
+those that compare embeddings, and ``softmax_targets`` the softmax that follows. ``operands`` turns
+a similarity into a table of pairs, and ``compared`` joins the tables of one softmax.
+
+``loss_shares`` divides the loss of a batch among processes.
 """
 
 from typing import TYPE_CHECKING

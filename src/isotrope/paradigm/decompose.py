@@ -5,7 +5,7 @@ sum_j (dL/ds_ij') h'_j. So dL/ds_ij' is the push from negative j, and -dL/ds_ii'
 positive. This is exact.
 
 If a loss is a function of embeddings and compares only products or cosines of the rows, these
-derivatives are read in its autograd graph (:mod:`isotrope.paradigm.similarities`). They are exact,
+derivatives are read in its autograd graph (:mod:`isotrope.paradigm.graph_reading`). They are exact,
 too. For any other loss, only the gradient g_i of each anchor is known. The pushes w_ij and the pull
 are the least-norm solution of
 
@@ -41,7 +41,7 @@ from isotrope.kernels.choose import pairs as choose_pairs
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.assemble import tangent
 from isotrope.paradigm.compared import Compared
-from isotrope.paradigm.similarities import GraphReading
+from isotrope.paradigm.graph_reading import GraphReading
 
 Of = Literal["embeddings", "similarities"]
 Reduction = Literal["mean", "sum"]

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from isotrope.core.rounding import at_least_float, exact
 from isotrope.paradigm.compared import BALANCED, Compared, even, imbalance
-from isotrope.paradigm.graph import Node, Similarity
+from isotrope.paradigm.graph import Node
+from isotrope.paradigm.similarity import Similarity
 
 MOST_ENTRIES = 1 << 20  # of a table; rows of larger tables are sampled
 _MOST_OWN = 512  # most rows of a table in which each row has candidates of its own

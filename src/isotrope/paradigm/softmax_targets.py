@@ -17,7 +17,6 @@ from isotrope.paradigm.graph import (
     ONE_BY_ONE,
     SCALES,
     Node,
-    Similarity,
     edges_above,
     number_of,
     operation_of,
@@ -25,6 +24,7 @@ from isotrope.paradigm.graph import (
     shape_of,
     signed,
 )
+from isotrope.paradigm.similarity import Similarity
 
 SHIFTS = MOVES | {"Neg", "Add", "Sub", "MaskedFill", "MaskedScatter", "Where", "Diagonal"}
 SHIFTS |= {"Gather", "Clamp", "ClampMin", "IndexPut"}

@@ -32,7 +32,7 @@ from isotrope.cli import diagnose, report
 from isotrope.diagnostics.anatomy import Anatomy
 from isotrope.diagnostics.findings import Diagnosis
 from isotrope.encoders.names import resolve
-from isotrope.paradigm.similarities import GraphReading
+from isotrope.paradigm.graph_reading import GraphReading
 from tests.adapters.trainers import WORDS, columns, scratch, texts, trainer
 
 

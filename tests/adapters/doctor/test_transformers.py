@@ -16,7 +16,7 @@ from transformers import Trainer, TrainingArguments
 
 from isotrope import Doctor, diagnose
 from isotrope.diagnostics.anatomy import Anatomy
-from isotrope.paradigm import similarities
+from isotrope.paradigm import graph_reading
 
 N, WIDTH = 8, 24
 
@@ -184,7 +184,7 @@ def test_a_reading_that_fails_is_said_once_and_trained_on(
     for name in ("_keep", "_read", "_listen"):
         caplog.clear()
         with monkeypatch.context() as patch, caplog.at_level(logging.WARNING, logger="isotrope"):
-            patch.setattr(similarities.GraphReading, name, broken)
+            patch.setattr(graph_reading.GraphReading, name, broken)
             doctor = Doctor(every=1, say=None)
             weights = trained(tmp_path, doctor)
         assert doctor.off

@@ -26,7 +26,7 @@ from isotrope.diagnostics.anatomy import Anatomy, Row, evidence, save
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import HEALTHY, Diagnosis
 from isotrope.paradigm.graph import texts_of
-from isotrope.paradigm.similarities import GraphReading
+from isotrope.paradigm.graph_reading import GraphReading
 
 logger = logging.getLogger("isotrope")
 

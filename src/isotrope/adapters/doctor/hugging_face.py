@@ -27,8 +27,8 @@ from isotrope.core.run_folder import RECORDING
 from isotrope.diagnostics.anatomy import Anatomy
 from isotrope.diagnostics.evidence import Words
 from isotrope.diagnostics.findings import Diagnosis
+from isotrope.paradigm.graph_reading import GraphReading
 from isotrope.paradigm.operands import MOST_ENTRIES
-from isotrope.paradigm.similarities import GraphReading
 
 if TYPE_CHECKING:
     from isotrope.adapters.doctor.doctor import Doctor

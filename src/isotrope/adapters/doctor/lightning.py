@@ -14,7 +14,7 @@ from isotrope.adapters.doctor.hugging_face import highest_rate, scale_of
 from isotrope.adapters.doctor.messages import words_of
 from isotrope.core.rounding import norm
 from isotrope.core.run_folder import RECORDING
-from isotrope.paradigm.similarities import GraphReading
+from isotrope.paradigm.graph_reading import GraphReading
 
 if TYPE_CHECKING:
     from isotrope.adapters.doctor.doctor import Doctor

@@ -34,21 +34,17 @@ from isotrope.paradigm.graph import (
     SCALES,
     Edge,
     Node,
-    Similarity,
-    compares,
     edges_above,
     number_of,
     operation_of,
     parameter_of,
-    read_operands,
-    rows_of,
     saved_of,
     shape_of,
-    similarity_of,
     trained_by,
     value_of,
 )
 from isotrope.paradigm.operands import tables
+from isotrope.paradigm.similarity import Similarity, compares, read_operands, rows_of, similarity_of
 
 _REDUCES = MOVES | SCALES | {"Max", "Amax", "Sum", "MaskedFill", "Where", "IndexPut"}
 

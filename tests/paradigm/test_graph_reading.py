@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from isotrope.objectives import InfoNCE
 from isotrope.paradigm.compared import Compared, SoftmaxEvidence, joined, stacked
-from isotrope.paradigm.similarities import GraphReading
+from isotrope.paradigm.graph_reading import GraphReading
 
 N, D, TAU = 16, 32, 0.05
 ROWS = torch.arange(N)
