@@ -98,13 +98,7 @@ class _OnePass:
         return slice(self.inputs.views.offset + rows.start, self.inputs.views.offset + rows.stop)
 
     def add_block(self, rows: slice, a: Tensor, tile: Tensor) -> None:
-        """Reduce and differentiate a block of exponents; add its part of all gradients.
-
-        Args:
-            rows: Slice of B anchors.
-            a: Their unit vectors, B x d.
-            tile: Their exponents with all columns, B x c, which are overwritten.
-        """
+        """Reduce and differentiate a block of exponents; add its part of all gradients."""
         tau, positives = self.inputs.temperature, self._own(rows)
         statistics = self._statistics(tile, a, rows)
         gradient = self.to_anchors[rows]

@@ -147,20 +147,6 @@ class _Block(NamedTuple):
     pushing_others: Tensor
 
 
-class _Swept(NamedTuple):
-    """Results of a sweep. Each is a list of two tensors, one for each view, or None.
-
-    Attributes:
-        hardest: Largest similarity of each row.
-        mass: Sum of the exponentials of each row.
-        push: Sum of the compared vectors for each row, weighted by the exponentials.
-    """
-
-    hardest: list[Tensor]
-    mass: list[Tensor] | None = None
-    push: list[Tensor] | None = None
-
-
 class SurrogateSums:
     """Sums over the compared vectors, in both directions of a batch, by blocks in linear memory.
 
@@ -174,6 +160,7 @@ class SurrogateSums:
     def __init__(self, views: Views) -> None:
         self.views = views
         self._is_square = len(views.anchors) == len(views.positives)
+        # two tensors, one for each view, by name, part of the columns and settings
         self._swept: dict[tuple[object, ...], list[Tensor]] = {}
         self._one_way_masses: dict[tuple[int, By, Exponent], Masses] = {}
         self._hardest_negatives: dict[tuple[int, By], HardestNegatives] = {}
@@ -254,27 +241,19 @@ class SurrogateSums:
         exponent: Exponent | None = None,
         crossed: bool | None = None,
     ) -> list[Tensor]:
-        """A statistic of the rows of both views; a sweep is run for it unless one has been."""
-        keys: dict[str, tuple[object, ...]] = {
+        """A statistic of the rows of both views, from a sweep if no earlier one computed it."""
+        key = {
             "hardest": ("hardest", part),
             "mass": ("mass", part, exponent),
             "push": ("push", part, exponent, crossed),
-        }
-        if keys[name] not in self._swept:
-            for computed, value in self._sweep(part, exponent, crossed)._asdict().items():
-                if value is not None:
-                    self._swept[keys[computed]] = value
-        return self._swept[keys[name]]
+        }[name]
+        if key not in self._swept:
+            self._sweep(part, exponent, crossed)
+        return self._swept[key]
 
-    def _sweep(self, part: Part, exponent: Exponent | None, crossed: bool | None) -> _Swept:
-        """Compare both views with a part of their columns.
-
-        Args:
-            part: The columns to compare with.
-            exponent: Exponent of the sums; None to find only the largest similarities.
-            crossed: Whether the vectors that push are those of the other view than the vectors
-                that are compared; None to compute no push.
-        """
+    def _sweep(self, part: Part, exponent: Exponent | None, crossed: bool | None) -> None:
+        """Compare both views with a part of their columns, and keep the statistics."""
+        # without an exponent there are no sums, and without ``crossed`` there is no push
         like, n = self.views.anchors, len(self.views.anchors)
         hardest = [like.new_full((n,), -torch.inf) for _ in range(2)]
         mass = [like.new_zeros(n) for _ in range(2)]
@@ -296,7 +275,11 @@ class SurrogateSums:
                 add_product(push[block.view][block.rows], tile.T, block.pushing_rows)
                 if end.shape[1]:
                     add_product(push[other][others], end, block.pushing_others)
-        return _Swept(hardest, None if exponent is None else mass, push or None)
+        self._swept["hardest", part] = hardest
+        if exponent is not None:
+            self._swept["mass", part, exponent] = mass
+        if push:
+            self._swept["push", part, exponent, crossed] = push
 
     def _blocks(self, part: Part, *, crossed: bool) -> Iterator[_Block]:
         views = self.views

@@ -5,6 +5,7 @@ A value that autograd does not keep is None.
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any, TypeAlias, cast
 
 import torch
@@ -55,7 +56,7 @@ def texts_of(root: Node) -> list[Tensor]:
     Equal texts have equal numbers. Lookups with mostly equal rows, such as positions, are left out.
     """
     found = []
-    for node in _nodes_of(root):
+    for node in islice(walk([root]), MOST_NODES):
         operation = operation_of(node)
         ids = saved_of(node, "indices") if operation in ("Embedding", "EmbeddingBag") else None
         if ids is not None and ids.ndim and not ids.equal(torch.arange(len(ids)).to(ids)):
@@ -72,17 +73,21 @@ def texts_of(root: Node) -> list[Tensor]:
 
 def trained_by(root: Node) -> list[nn.Parameter]:
     """Return the trained parameters in a graph."""
-    leaves = (getattr(node, "variable", None) for node in _nodes_of(root))
+    leaves = (getattr(node, "variable", None) for node in islice(walk([root]), MOST_NODES))
     return [x for x in leaves if isinstance(x, nn.Parameter)]
 
 
-def _nodes_of(root: Node) -> Iterator[Node]:
-    stack, been = [root], {root}
-    while stack and len(been) < MOST_NODES:
-        yield (node := stack.pop())
-        new = {above for above, _ in edges_above(node.next_functions)} - been
-        been |= new
-        stack += new
+def walk(starts: Iterable[Node], ends: Callable[[Node], bool] = lambda _: False) -> Iterator[Node]:
+    """Yield nodes and what they are computed from, each once; not beyond nodes that ``ends``."""
+    stack, been = list(starts), set[Node]()
+    while stack:
+        node = stack.pop()
+        if node in been:
+            continue
+        been.add(node)
+        yield node
+        if not ends(node):
+            stack += [above for above, _ in edges_above(node.next_functions)]
 
 
 def parameter_of(node: Node) -> nn.Parameter | None:

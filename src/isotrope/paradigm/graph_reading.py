@@ -42,11 +42,13 @@ from isotrope.paradigm.graph import (
     shape_of,
     trained_by,
     value_of,
+    walk,
 )
 from isotrope.paradigm.operands import tables
-from isotrope.paradigm.similarity import Similarity, compares, read_operands, rows_of, similarity_of
+from isotrope.paradigm.similarity import Similarity, compares, similarity_of
 
 _REDUCES = MOVES | SCALES | {"Max", "Amax", "Sum", "MaskedFill", "Where", "IndexPut"}
+_AFTER_SCORES = MOVES | {"Sigmoid", "Tanh"}  # operations on the scores that a model itself computes
 
 _NOTHING = "the loss is 0: perhaps the batch has one row, one label, or no two equal labels"
 _ACROSS = (
@@ -113,7 +115,7 @@ class GraphReading:
         self._joins, self.encoders = graph.joins(), graph.encoders()
         self.rows, self.paired = 0, False
         for seen in self._similarities:
-            self._rows |= rows_of(seen, self._joins)
+            self._rows |= seen.rows_at(self._joins)
         if not self._similarities and not self.known:
             self.reason = graph.reason() if self.loss else _NOTHING
         self._listen(root, graph)
@@ -201,7 +203,7 @@ class GraphReading:
         for seen in self._similarities:
             softmax_targets.without_smoothing(seen)
             seen.alpha /= self._times
-            seen.complete()
+            seen.recognise_distance()
         self.compared = tables(self._similarities)
         self.paired = bool(self.compared or self.known)
         sizes = [len(views.anchors) for _, views in self.known] + [t.rows for t in self.compared]
@@ -220,7 +222,7 @@ class GraphReading:
             if float(along[0].norm()) <= _RADIAL * float(along[1].norm()):
                 other = other - along[1] * unit
                 for seen in self._similarities:
-                    seen.cosine |= edge in rows_of(seen, {edge})
+                    seen.cosine |= edge in seen.rows_at({edge})
         return 1 - float(other.norm() / total.norm())
 
     def _without_lengths(self, edge: Edge, rows: Tensor, other: Tensor) -> Tensor:
@@ -232,7 +234,7 @@ class GraphReading:
             for s in self._similarities
             if s.gradient is not None and operation_of(s.node) in ("Mm", "Addmm")
             for side in (0, 1)
-            if edge in rows_of(s, {edge}, (side,))
+            if edge in s.rows_at({edge}, (side,))
         ]
         rest = other
         for _, sums in sides:
@@ -325,17 +327,7 @@ class _Graph:
 
     def _below(self, starts: Iterable[Node], stop: Collection[Node] = ()) -> set[Node]:
         """Return the given nodes and the nodes they are computed from, down to the weights."""
-        stack = list(starts)
-        been = set(stack)
-        while stack:
-            node = stack.pop()
-            if node in stop or node in self._weighty:
-                continue
-            for other, _ in edges_above(node.next_functions):
-                if other not in been:
-                    been.add(other)
-                    stack.append(other)
-        return been
+        return set(walk(starts, lambda node: node in stop or node in self._weighty))
 
     def _kept(self, candidates: list[Similarity]) -> list[Similarity]:
         """Return the similarities that the loss consists of."""
@@ -343,7 +335,7 @@ class _Graph:
         # a matrix of similarities with another factor, such as a mask.
         for c in candidates:
             self._climb(c)
-        candidates = [c for c in candidates if read_operands(c)]
+        candidates = [c for c in candidates if c.read_operands()]
         behind = {id(c): self._below(e[0] for e in c.edges if e is not None) for c in candidates}
         kept = []
         for c in candidates:
@@ -362,31 +354,26 @@ class _Graph:
                 kept.append(c)
         inside = set[Node]().union(*(behind[id(c)] for c in kept))
         kept = [c for c in kept if c.node not in inside]
-        return sorted(kept, key=lambda c: c.order)
+        return sorted(kept, key=lambda c: c.node._sequence_nr())  # as they were computed
 
     def _scores(self) -> list[Similarity]:
         """Return scores that a model gives to pairs without embeddings, as a cross-encoder does."""
         tops: dict[Node, None] = {}
         for node in self._scorers:
-            while len(users := self.users[node, 0]) == 1:
-                if operation_of(users[0][0]) not in MOVES | {"Sigmoid", "Tanh"}:
-                    break
-                node = users[0][0]
-            tops[node] = None
+            top = self._last_user(node, lambda _, user: operation_of(user) in _AFTER_SCORES)
+            tops[top] = None
         found = []
         for node in tops:
             shape, value = shape_of(node), value_of((node, 0))
             if value is not None and len(shape) == 2 and shape[1] > _FEW:
-                empty, order = value.new_zeros(shape[0], 0), node._sequence_nr()
-                ends = empty, empty, value
-                found.append(Similarity(node, "scores", (None, None), order, node, *ends))
+                empty = value.new_zeros(shape[0], 0)
+                found.append(Similarity(node, "scores", (None, None), node, empty, empty, value))
         return found
 
     def _climb(self, seen: Similarity) -> None:
         """Move the hook to squares of distances, or to token similarities by pairs of texts."""
-        users = self.users[seen.node, 0]
-        while len(users) == 1 and operation_of(users[0][0]) == "View":
-            users = self.users[users[0][0], 0]
+        viewed = self._last_user(seen.node, lambda _, user: operation_of(user) == "View")
+        users = self.users[viewed, 0]
         if seen.kind == "distance" and len(users) == 1 and operation_of(users[0][0]) == "Pow":
             seen.squared = number_of(saved_of(users[0][0], "exponent")) == 2
             seen.hook = users[0][0] if seen.squared else seen.node
@@ -410,13 +397,17 @@ class _Graph:
         """Return the nodes that use a similarity if several do, such as one for each direction."""
         if seen.tokens:
             return []
-        node = seen.top
-        while True:
-            users = self.users[node, 0]
-            if len(users) != 1 or not softmax_targets.keeps_order(users[0][0], shape_of(node)):
-                break
-            node = users[0][0]
+        last = self._last_user(
+            seen.top, lambda node, user: softmax_targets.keeps_order(user, shape_of(node))
+        )
+        users = self.users[last, 0]
         return users if len(users) > 1 else []
+
+    def _last_user(self, node: Node, follows: Callable[[Node, Node], bool]) -> Node:
+        """Return the end of a chain of nodes that each use only the one before, if ``follows``."""
+        while len(users := self.users[node, 0]) == 1 and follows(node, users[0][0]):
+            node = users[0][0]
+        return node
 
     def users_of(self, node: Node) -> list[tuple[Node, int]]:
         """Return the nodes that use an output of a node, and as which of their inputs."""

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -20,20 +20,21 @@ from isotrope.paradigm.graph import (
     saved_of,
     shape_of,
     value_of,
+    walk,
 )
 
-_PRODUCTS = {
-    "Mm": ("self", "mat2"),
-    "Addmm": ("mat1", "mat2"),
-    "Bmm": ("self", "mat2"),
-    "Baddbmm": ("batch1", "batch2"),
-    "Mv": ("self", "vec"),
-    "Dot": ("self", "tensor"),
-}
+Kind = Literal["product", "distance", "scores"]
+
+# operations and the names of their saved operands
+_PRODUCTS = {"Mm": ("self", "mat2"), "Bmm": ("self", "mat2"), "Addmm": ("mat1", "mat2")}
+_PRODUCTS |= {"Baddbmm": ("batch1", "batch2"), "Mv": ("self", "vec"), "Dot": ("self", "tensor")}
 _DISTANCES = {"Cdist": ("x1", "x2"), "EuclideanDist": ("x1", "x2")}
+_OPERANDS = {**_PRODUCTS, **_DISTANCES}
+_NORMS = {"LinalgVectorNorm", "Norm"}
 _MEANS = {"MseLoss", "SmoothL1Loss", "HuberLoss"}  # over all differences, unless they are summed
+_TRANSPOSES = {"T", "Permute", "Transpose"}
 _PICKS = {"Index", "IndexSelect", "Select", "Slice", "Split", "Unbind", "Narrow"}
-_NORMALISES = MOVES | SCALES | {"LinalgVectorNorm", "Norm", "ClampMin", "Clamp", "Sqrt", "Rsqrt"}
+_NORMALISES = MOVES | SCALES | _NORMS | {"ClampMin", "Clamp", "Sqrt", "Rsqrt"}
 _NORMALISES |= {"Sum", "Pow", "Add", "Maximum", "Exp"}
 _LEAST_WIDTH = 4  # least number of dimensions of an embedding
 _OWN = 0.02  # sums of rows and columns below this share of the diagonal's gradient count as 0
@@ -43,75 +44,65 @@ _OWN = 0.02  # sums of rows and columns below this share of the diagonal's gradi
 class Similarity:
     """A node of the graph whose output is a similarity or distance of embeddings.
 
+    :func:`similarity_of` finds the node, and :meth:`read_operands` reads its operands. The use of
+    the result is read from the nodes between it and the loss (``graph_reading``,
+    ``softmax_targets``), and the gradients in the backward pass.
+
     Attributes:
         node: Node of autograd.
         kind: ``product``, ``distance`` or ``scores``.
         edges: Graph edges to the two operands; None for an operand without a gradient.
-        order: Number of the node; nodes that were computed later have larger numbers.
         hook: Node whose hook reads ``gradient`` in the backward pass.
         a, b: Operands, in the layout of the operation.
         value: The result, if autograd kept it.
-        gradient: Gradient of the loss with respect to the result.
-        parts: Summands of ``gradient``, one from each operation that uses the result.
-        smoothing: The summands of ``gradient`` and ``parts`` that undo label smoothing.
-        soft: Whether the anchors have soft targets, so that their positives are unknown.
-        tokens: Whether tokens are compared, and a later operation computes a score for each text.
-        squared: Whether a distance is squared by a later operation.
+        alpha: Number by which the operation itself multiplies each product or distance.
         lengths: Norms of the embeddings before normalisation, in any order; None if not normalised.
         roots: Two sets of graph nodes: those that compute the first operand, and the second.
         picked: Number of rows of the matrix from which an operand selects rows; 0 without one.
+        tokens: Whether tokens are compared, and a later operation computes a score for each text.
+        squared: Whether a distance is squared by a later operation.
+        rooted: Whether the loss takes the square root of the result.
+        sigmoid: Whether the loss takes a sigmoid of each result by itself.
         scale: Number that multiplies the result before an exponential; None without such a number.
         beside: Graph node that concatenates these scores with others; None without such a node.
         turned: Whether ``beside`` or a softmax has the anchors as columns; None if unknown.
         across: Whether a softmax of the output of ``beside`` compares anchors, not candidates.
+        gradient: Gradient of the loss with respect to the result.
+        parts: Summands of ``gradient``, one from each operation that uses the result.
+        smoothing: The summands of ``gradient`` and ``parts`` that undo label smoothing.
+        soft: Whether the anchors have soft targets, so that their positives are unknown.
         cosine: Whether the loss divides the result by the norms of both vectors.
-        alpha: Number by which the operation itself multiplies each product or distance.
         expanded: Whether the loss adds squared norms, so that the sum is a squared distance.
-        rooted: Whether the loss takes the square root of the result.
-        sigmoid: Whether the loss takes a sigmoid of each result by itself.
     """
 
     node: Node
-    kind: str
+    kind: Kind
     edges: tuple[Edge | None, Edge | None]
-    order: int
     hook: Node
+    # the operands
     a: Tensor | None = None
     b: Tensor | None = None
     value: Tensor | None = None
-    gradient: Tensor | None = None
-    parts: dict[tuple[Node, int], Tensor] = field(default_factory=dict)
-    smoothing: dict[tuple[Node, int], Tensor] = field(default_factory=dict)
-    soft: bool = False
-    tokens: bool = False
-    squared: bool = False
+    alpha: float = 1.0
     lengths: tuple[Tensor | None, Tensor | None] = (None, None)
     roots: tuple[frozenset[Node], frozenset[Node]] = (frozenset(), frozenset())
     picked: int = 0
+    # the use of the result
+    tokens: bool = False
+    squared: bool = False
+    rooted: bool = False
+    sigmoid: bool = False
     scale: float | None = None
     beside: Node | None = None
     turned: bool | None = None
     across: bool = False
+    # the backward pass
+    gradient: Tensor | None = None
+    parts: dict[tuple[Node, int], Tensor] = field(default_factory=dict)
+    smoothing: dict[tuple[Node, int], Tensor] = field(default_factory=dict)
+    soft: bool = False
     cosine: bool = False
-    alpha: float = 1.0
     expanded: bool = False
-    rooted: bool = False
-    sigmoid: bool = False
-
-    def complete(self) -> None:
-        """Mark products x.y as squared distances if the loss computes |x|^2 + |y|^2 - 2 x.y.
-
-        The squared norms may be the diagonal of the matrix of products x x^T.
-        """
-        a, b, g, one = self.a, self.b, self.gradient, self.roots[0] == self.roots[1]
-        alike = one and a is not None and b is not None and a.equal(b.mT)
-        if g is not None and g.ndim == 2 and alike:
-            own, sums = g.diagonal(), g.sum(dim=0) + g.sum(dim=1)
-            if bool(own.any()) and float(sums.norm()) <= _OWN * float(own.norm()):
-                self.expanded, self.gradient = True, g - torch.diag(own)
-        if self.expanded:
-            self.kind, self.squared, self.alpha = "distance", True, -self.alpha / 2
-            self.scale = None if self.scale is None else self.scale / 2
 
     @property
     def top(self) -> Node:
@@ -129,73 +120,183 @@ class Similarity:
         name = "tokens" if self.tokens else self.kind
         return name if name in ("tokens", "scores") else operation_of(self.node)
 
+    def read_operands(self) -> bool:
+        """Read the operands; return False if autograd did not keep comparable ones."""
+        self._read_saved()
+        if self._has_frozen_weight():
+            return False
+        origins = [_origin(edge) for edge in self.edges]
+        self.roots, self.picked = (origins[0][0], origins[1][0]), max(rows for _, rows in origins)
+        if self._is_attention():
+            return False
+        if (self.a is None or self.b is None) and self.value is not None and self.value.ndim == 1:
+            self.a = self.b = self.value.new_zeros(len(self.value), 0)  # only distances are known
+            return True
+        if self.a is None or self.b is None:
+            return False
+        if self.tokens:
+            product = self.a.detach() @ self.b.detach()
+            self.value = value_of((self.hook, 0), {self.node: product})
+            if self.value is None:
+                return False
+        if self._is_frozen_layer(self.b):
+            return False
+        self.lengths = _lengths(self.edges[0]), _lengths(self.edges[1])
+        return min(self.a.shape[-1], self.b.numel()) >= _LEAST_WIDTH
+
+    def _read_saved(self) -> None:
+        """Store what autograd kept of the operands and of the result."""
+        node, operation = self.node, operation_of(self.node)
+        if operation == "Pdist":
+            self.a = self.b = saved_of(node, "self")
+        elif operation in ("Sum", "Mean"):
+            inner = node.next_functions[0][0]
+            first, second = saved_of(inner, "self"), saved_of(inner, "other")
+            if self.kind == "product":
+                self.a, self.b = first, second
+            elif operation_of(inner) == "Abs":
+                self.value = first.abs().sum(-1)
+            else:
+                self.squared = True
+                self.value = None if first is None else first.norm(dim=-1)
+        elif operation in _MEANS:
+            self.a, self.b, self.squared = saved_of(node, "self"), saved_of(node, "target"), True
+        elif operation in _OPERANDS:
+            self.a, self.b = (saved_of(node, name) for name in _OPERANDS[operation])
+        self.a = value_of(self.edges[0]) if self.a is None else self.a
+        self.b = value_of(self.edges[1]) if self.b is None else self.b
+        if operation in {*_NORMS, *_DISTANCES, "Pdist"}:
+            self.value = saved_of(node, "result")
+
+    def _has_frozen_weight(self) -> bool:
+        """Whether an operand without a gradient is a parameter or a view of one."""
+        constants = [x for x, edge in zip((self.a, self.b), self.edges, strict=True) if not edge]
+        bases = [getattr(x, "_base", None) for x in constants]
+        return any(isinstance(x, nn.Parameter) for x in constants + bases)
+
+    def _is_attention(self) -> bool:
+        """Whether several matrices are multiplied, but not as one row with its candidates."""
+        shape = shape_of(self.node)
+        batched = operation_of(self.node) in ("Bmm", "Baddbmm") and not self.tokens
+        return batched and shape[0] > 1 and 1 not in shape[1:]
+
+    def _is_frozen_layer(self, b: Tensor) -> bool:
+        """Whether ``b`` is a copy in half precision of the weight of a frozen layer."""
+        # autocast makes such copies; keys, in contrast, are normalised or as many as anchors
+        node, operation = self.node, operation_of(self.node)
+        matrices = operation in ("Mm", "Addmm") and self.edges[1] is None
+        if not matrices or b.dtype.itemsize >= 4:
+            return False
+        biased = operation == "Addmm" and node.next_functions[0][0] is None
+        shape = shape_of(node)
+        return biased or not (even(b.detach().mT) or shape[0] == shape[1])
+
+    def rows_at(self, edges: Collection[Edge], sides: Sequence[int] = (0, 1)) -> dict[Edge, Tensor]:
+        """Return a dict from those ``edges`` that lead to ``a`` (side 0) or ``b`` to its rows."""
+        rows = {}
+        turned = operation_of(self.node) in ("Mm", "Addmm", "Bmm", "Baddbmm")
+        for second in sides:
+            operand, edge = (self.a, self.b)[second], self.edges[second]
+            while edge is not None and operand is not None:
+                if edge in edges:
+                    value = operand.detach().mT if second and turned else operand.detach()
+                    shape = shape_of(*edge)
+                    if value.numel() == math.prod(shape) and value.shape[-1] == shape[-1]:
+                        rows[edge] = value.reshape(shape)
+                    break
+                above = edges_above(edge[0].next_functions)
+                edge = above[0] if len(above) == 1 and operation_of(edge[0]) in MOVES else None
+        return rows
+
+    def recognise_distance(self) -> None:
+        """Mark products x.y as squared distances if the loss computes |x|^2 + |y|^2 - 2 x.y.
+
+        The squared norms may be the diagonal of the matrix of products x x^T. The gradient must
+        have been read.
+        """
+        a, b, g, one = self.a, self.b, self.gradient, self.roots[0] == self.roots[1]
+        alike = one and a is not None and b is not None and a.equal(b.mT)
+        if g is not None and g.ndim == 2 and alike:
+            own, sums = g.diagonal(), g.sum(dim=0) + g.sum(dim=1)
+            if bool(own.any()) and float(sums.norm()) <= _OWN * float(own.norm()):
+                self.expanded, self.gradient = True, g - torch.diag(own)
+        if self.expanded:
+            self.kind, self.squared, self.alpha = "distance", True, -self.alpha / 2
+            self.scale = None if self.scale is None else self.scale / 2
+
 
 def compares(node: Node) -> bool:
     """Return whether a node multiplies two activations (no parameters) or computes distances."""
-    known = operation_of(node) in {*_PRODUCTS, *_DISTANCES}
+    known = operation_of(node) in _OPERANDS
     return known and all(above is not None for above, _ in node.next_functions[-2:])
 
 
 def similarity_of(node: Node) -> Similarity | None:
     """Return the similarity that a node computes; None if it computes something else."""
     operation, above = operation_of(node), node.next_functions
-    kind, edges = "product", tuple(above[-2:])
     alpha = number_of(saved_of(node, "alpha")) or 1.0
+    kind: Kind = "distance"
     if operation in _PRODUCTS:
-        surrogate = operation == "Dot" and any(e[0] is None for e in edges)  # with a gradient
+        kind, (first, second) = "product", above[-2:]
+        # a dot product with a constant may be a gradient times embeddings, as in a surrogate loss
+        surrogate = operation == "Dot" and (first[0] is None or second[0] is None)
         if surrogate or len(shape_of(node)) > 3:
             return None
     elif operation in _DISTANCES:
-        kind = "distance"
-    elif operation == "Pdist":
-        kind, edges = "distance", (above[0], above[0])
-    elif operation in {"Sum", "Mean", "LinalgVectorNorm", "Norm", *_MEANS}:
-        parts = _rowwise(node, operation)
-        if parts is None:
+        first, second = above[-2:]
+    elif operation in {"Sum", "Mean", *_NORMS, *_MEANS}:
+        compared = _rowwise(node, operation)
+        if compared is None:
             return None
-        kind, edges = parts
+        kind, first, second = compared
         terms = math.prod(shape_of(*above[0])) / max(1, math.prod(shape_of(node)))
-        alpha = 1 / terms if operation == "Mean" or saved_of(node, "reduction") == 1 else 1.0
+        averaged = operation == "Mean" or saved_of(node, "reduction") == 1
+        alpha = 1 / terms if averaged else 1.0
+    elif operation == "Pdist":
+        first = second = above[0]
     else:
         return None
-    a, b = ((e[0], e[1]) if e[0] is not None else None for e in edges)
-    squared = a == b and operation in ("Sum", "Mean")  # a squared length
-    if squared or (a is None and b is None) or _of_weights(a) or _of_weights(b):
+    a, b = (None if x is None else (x, index) for x, index in (first, second))
+    squared_length = a == b and operation in ("Sum", "Mean")
+    if squared_length or (a is None and b is None) or _of_weights(a) or _of_weights(b):
         return None
-    above = [None if e is None else e[0] for e in (a, b)]  # autocast copies what was transposed
-    above = [n.next_functions[0][0] if n and operation_of(n) == "ToCopy" else n for n in above]
-    turned = [bool(n) and operation_of(n) in ("T", "Permute", "Transpose") for n in above]
-    if operation == "Mm" and turned == [True, False]:
-        return None  # dimensions are compared: only the first operand is transposed
-    return Similarity(node, kind, (a, b), node._sequence_nr(), node, alpha=alpha)
+    if operation == "Mm" and _is_transposed(a) and not _is_transposed(b):
+        return None  # dimensions are compared
+    return Similarity(node, kind, (a, b), node, alpha=alpha)
+
+
+def _is_transposed(edge: Edge | None) -> bool:
+    """Whether an operand is the transpose of a tensor, or a copy of it, as autocast makes."""
+    node = None if edge is None else edge[0]
+    if node is not None and operation_of(node) == "ToCopy":
+        node = node.next_functions[0][0]
+    return node is not None and operation_of(node) in _TRANSPOSES
 
 
 def _of_weights(edge: Edge | None) -> bool:
     """Whether an operand consists of parameters alone (a classifier, normalised prototypes)."""
-    stack, been, weights = [] if edge is None else [edge[0]], set[Node](), False
-    while stack:
-        node = stack.pop()
-        if node in been:
-            continue
-        been.add(node)
+    weights = False
+    for count, node in enumerate(walk([edge[0]] if edge else []), start=1):
         if hasattr(node, "variable"):
             if not isinstance(node.variable, nn.Parameter):
                 return False
             weights = True
-        elif operation_of(node) in _NORMALISES - {"Index", "IndexSelect"} and len(been) < 64:
-            stack += [n for n, _ in edges_above(node.next_functions)]
-        else:
+        elif operation_of(node) not in _NORMALISES - {"Index", "IndexSelect"} or count >= 64:
             return False
     return weights
 
 
-def _rowwise(node: Node, operation: str) -> tuple[str, tuple[Any, Any]] | None:
+_Input = tuple[Node | None, int]
+
+
+def _rowwise(node: Node, operation: str) -> tuple[Kind, _Input, _Input] | None:
     """Return kind and operands of (a * b).sum(-1), (a - b).norm(dim=-1) and the like."""
     inner, index = node.next_functions[0]
     shape = () if inner is None else shape_of(inner, index)
     whole = shape_of(node) == () and operation in {"Sum", "Mean", *_MEANS}
     if operation in _MEANS:
-        return ("distance", node.next_functions) if whole and _alike(*node.next_functions) else None
+        a, b = node.next_functions
+        return ("distance", a, b) if whole and _alike(a, b) else None
     if (
         len(shape) < 2
         or shape[-1] < _LEAST_WIDTH
@@ -205,7 +306,7 @@ def _rowwise(node: Node, operation: str) -> tuple[str, tuple[Any, Any]] | None:
     if operation in ("Sum", "Mean"):
         factors = inner.next_functions
         if operation_of(inner) == "Mul" and factors[0] != factors[1]:
-            return None if whole else ("product", tuple(factors))
+            return None if whole else ("product", *factors)
         if operation_of(inner) not in ("Pow", "Mul", "Abs") or factors[0][0] is None:
             return None
         inner = factors[0][0]
@@ -213,90 +314,16 @@ def _rowwise(node: Node, operation: str) -> tuple[str, tuple[Any, Any]] | None:
         inner = edges_above(inner.next_functions)[0][0]
     if operation_of(inner) != "Sub" or len(inner.next_functions) != 2:
         return None
-    if whole and not _alike(*inner.next_functions):
-        return None
-    return "distance", tuple(inner.next_functions)
+    a, b = inner.next_functions
+    return None if whole and not _alike(a, b) else ("distance", a, b)
 
 
-def _alike(a: tuple[Node | None, int], b: tuple[Node | None, int]) -> bool:
+def _alike(a: _Input, b: _Input) -> bool:
     """Whether two operands are matrices of one shape, and both have a gradient."""
     if a[0] is None or b[0] is None or a == b:
         return False
     shape = shape_of(*a)
     return len(shape) == 2 and shape[1] >= _LEAST_WIDTH and shape == shape_of(*b)
-
-
-def read_operands(seen: Similarity) -> bool:
-    """Store the operands of ``seen``; return False if autograd did not keep comparable ones."""
-    node, operation = seen.node, operation_of(seen.node)
-    names = {**_PRODUCTS, **_DISTANCES}.get(operation)
-    if operation == "Pdist":
-        seen.a = seen.b = saved_of(node, "self")
-    elif operation in ("Sum", "Mean"):
-        inner = node.next_functions[0][0]
-        of_inner = saved_of(inner, "self"), saved_of(inner, "other")
-        if seen.kind == "product":
-            seen.a, seen.b = of_inner
-        elif operation_of(inner) == "Abs":
-            seen.value = of_inner[0].abs().sum(-1)
-        else:
-            seen.squared = True
-            seen.value = None if of_inner[0] is None else of_inner[0].norm(dim=-1)
-    elif operation in _MEANS:
-        seen.a, seen.b, seen.squared = saved_of(node, "self"), saved_of(node, "target"), True
-    elif names is not None:
-        seen.a, seen.b = (saved_of(node, name) for name in names)
-    seen.a = value_of(seen.edges[0]) if seen.a is None else seen.a
-    seen.b = value_of(seen.edges[1]) if seen.b is None else seen.b
-    if operation in ("LinalgVectorNorm", "Norm", "Cdist", "EuclideanDist", "Pdist"):
-        seen.value = saved_of(node, "result")
-    if any(
-        isinstance(t, nn.Parameter) or isinstance(getattr(t, "_base", None), nn.Parameter)
-        for t, e in zip((seen.a, seen.b), seen.edges, strict=True)
-        if e is None
-    ):
-        return False  # a frozen weight
-    origins = [_origin(edge) for edge in seen.edges]
-    seen.roots, seen.picked = (origins[0][0], origins[1][0]), max(rows for _, rows in origins)
-    shape = shape_of(node)
-    if operation in ("Bmm", "Baddbmm") and not seen.tokens and shape[0] > 1 and 1 not in shape[1:]:
-        return False  # attention
-    if (seen.a is None or seen.b is None) and seen.value is not None and seen.value.ndim == 1:
-        seen.a = seen.b = seen.value.new_zeros(len(seen.value), 0)  # only distances are known
-        return True
-    if seen.a is None or seen.b is None:
-        return False
-    if seen.tokens:
-        seen.value = value_of((seen.hook, 0), {node: seen.a.detach() @ seen.b.detach()})
-        if seen.value is None:
-            return False
-    if seen.edges[1] is None and operation in ("Mm", "Addmm") and seen.b.dtype.itemsize < 4:
-        # autocast copies the weight of a frozen layer; keys are normalised or as many as anchors
-        biased = operation == "Addmm" and node.next_functions[0][0] is None
-        if biased or not (even(seen.b.detach().mT) or shape[0] == shape[1]):
-            return False
-    seen.lengths = _lengths(seen.edges[0]), _lengths(seen.edges[1])
-    return min(seen.a.shape[-1], seen.b.numel()) >= _LEAST_WIDTH
-
-
-def rows_of(
-    seen: Similarity, edges: Collection[Edge], sides: Sequence[int] = (0, 1)
-) -> dict[Edge, Tensor]:
-    """Return a dict from those ``edges`` that lead to an operand of ``seen`` to this operand."""
-    rows = {}
-    turned = operation_of(seen.node) in ("Mm", "Addmm", "Bmm", "Baddbmm")
-    for second in sides:
-        operand, edge = (seen.a, seen.b)[second], seen.edges[second]
-        while edge is not None and operand is not None:
-            if edge in edges:
-                value = operand.detach().mT if second and turned else operand.detach()
-                shape = shape_of(*edge)
-                if value.numel() == math.prod(shape) and value.shape[-1] == shape[-1]:
-                    rows[edge] = value.reshape(shape)
-                break
-            above = edges_above(edge[0].next_functions)
-            edge = above[0] if len(above) == 1 and operation_of(edge[0]) in MOVES else None
-    return rows
 
 
 def _origin(edge: Edge | None) -> tuple[frozenset[Node], int]:
