@@ -96,7 +96,7 @@ def test_every_objective_as_from_the_whole_matrix(name: str, settings: dict[str,
         for kind in kinds:
             a, b = batch(kind, 37, 11)
             more = batch("random", 5, 11, seed=3)[0]
-            inputs = [(a, b)] if proof.further(objective, a) is None else []
+            inputs = [(a, b)] if proof.additional_negatives(objective, a) is None else []
             inputs += [(a, b, more)] if objective.takes_negatives else []
             for given in inputs:
                 for groups in groupings[: 2 if settings else 3]:

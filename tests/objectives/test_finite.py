@@ -10,7 +10,7 @@ from torch import Tensor
 from isotrope.core.views import Views
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
-from isotrope.paradigm.proof import further
+from isotrope.paradigm.proof import additional_negatives
 
 N, D = 72, 8  # so many rows that they are compared in blocks
 
@@ -51,7 +51,7 @@ def gradients(
     objective: Objective, anchors: Tensor, positives: Tensor, backend: str
 ) -> tuple[Tensor, list[Tensor]]:
     leaves = [anchors.clone().requires_grad_(), positives.clone().requires_grad_()]
-    more = further(objective, leaves[0])
+    more = additional_negatives(objective, leaves[0])
     found = objective.loss(Views(*leaves, more), backend=backend)
     given = torch.autograd.grad(found, leaves, allow_unused=True)
     return found, [g for g in given if g is not None]

@@ -346,7 +346,7 @@ def test_the_direct_loss_has_the_components_of_the_surrogate(cls, step: str) -> 
     objective = cls(variant="direct", step=step)
     assert 0 < float(objective.terms(a, b).dissipation.mean()) < 1
     assert proof.double_entry(objective, a, b) < 1e-12
-    assert proof.parts_entry(objective, a, b) < 1e-12
+    assert proof.parts_error(objective, a, b) < 1e-12
     found, surrogates = gradients(objective, a, b), gradients(cls(step=step), a, b)
     torch.testing.assert_close(found, surrogates, rtol=1e-12, atol=1e-12)
 

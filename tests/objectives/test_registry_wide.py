@@ -85,7 +85,7 @@ def over(*cases: tuple[str, dict[str, Any]]) -> pytest.MarkDecorator:
 
 def random_views(objective: Objective, n: int, d: int) -> Views:
     a, b = batch("random", n, d)
-    return Views(a, b, proof.further(objective, a))
+    return Views(a, b, proof.additional_negatives(objective, a))
 
 
 def built(name: str, settings: dict[str, Any]) -> Objective:
@@ -120,9 +120,9 @@ def test_the_symmetric_form_keeps_double_entry(name: str, settings: dict[str, An
     for kind in BATCHES:
         a, b = batch(kind, 9, 5)
         assert proof.double_entry(objective, a, b) <= EXACT, kind
-        assert proof.variance(objective, "view swap", a, b) <= EXACT
+        assert proof.change_under(objective, "view swap", a, b) <= EXACT
         one = registry.build(name, settings)
-        more = proof.further(one, a)
+        more = proof.additional_negatives(one, a)
         mean = (one(a, b, more) + one(b, a, more)) / 2
         torch.testing.assert_close(objective(a, b, more), mean)
 
@@ -133,9 +133,9 @@ def test_every_way_to_the_loss_is_the_same(name: str, settings: dict[str, Any]) 
     objective = registry.build(name, settings)
     parts = [*objective.parts] if objective.has_terms else []
     for form in (objective, objective.symmetric(), *parts):
-        assert proof.agreement(form, *batch("random", 24, 6)) <= EXACT
+        assert proof.disagreement(form, *batch("random", 24, 6)) <= EXACT
     if settings == {}:  # more than one block of rows
-        assert proof.agreement(objective, *batch("clustered", 600, 6)) <= EXACT
+        assert proof.disagreement(objective, *batch("clustered", 600, 6)) <= EXACT
 
 
 @over(*CASES, *FORMS)
@@ -146,7 +146,7 @@ def test_further_negatives_and_groups_are_known_to_both(
     if not objective.has_terms:
         pytest.skip("no components")
     for kind in ("random", "clustered"):
-        assert proof.extended_entry(objective, *batch(kind, 24, 6)) <= EXACT, kind
+        assert proof.extended_error(objective, *batch(kind, 24, 6)) <= EXACT, kind
 
 
 @over(*CASES, *FORMS)
@@ -154,7 +154,7 @@ def test_the_parts_add_up(name: str, settings: dict[str, Any]) -> None:
     objective = built(name, settings)
     for kind in BATCHES:
         for shape in SHAPES[: 2 if settings else 4]:
-            error = proof.parts_entry(objective, *batch(kind, *shape))
+            error = proof.parts_error(objective, *batch(kind, *shape))
             assert error <= EXACT, (kind, shape)
     assert not objective.parts.attraction.has_terms
 
@@ -165,7 +165,7 @@ def test_the_parts_add_up_in_larger_batches(name: str, settings: dict[str, Any])
     objective = built(name, settings)
     for kind in BATCHES:
         for shape in SHAPES[2:4]:
-            error = proof.parts_entry(objective, *batch(kind, *shape))
+            error = proof.parts_error(objective, *batch(kind, *shape))
             assert error <= EXACT, (kind, shape)
 
 
@@ -175,7 +175,7 @@ def test_invariances_are_as_declared(name: str, settings: dict[str, Any]) -> Non
     objective = registry.build(name, settings)
     batches = [batch(kind, *shape) for kind in BATCHES for shape in SHAPES[:4]]
     for invariance in INVARIANCES:
-        changes = [proof.variance(objective, invariance, a, b) for a, b in batches]
+        changes = [proof.change_under(objective, invariance, a, b) for a, b in batches]
         if invariance in objective.invariances:
             assert max(changes) <= EXACT, invariance
         else:
@@ -210,7 +210,7 @@ def test_finite_on_degenerate_input(name: str, settings: dict[str, Any]) -> None
     objective = registry.build(name, settings)
     for case in DEGENERATE:
         for dtype in DTYPES:
-            found = proof.infinite(objective, *proof.degenerate(case, dtype))
+            found = proof.not_finite(objective, *proof.degenerate(case, dtype))
             assert not found, (case, dtype)
 
 
@@ -222,7 +222,7 @@ def test_finite_over_the_declared_ranges(name: str) -> None:
         for case in DEGENERATE:
             # float16 cannot hold such a gradient divided by a norm of 1e-3
             for dtype in DTYPES if case != "tiny norms" else DTYPES[:-1]:
-                found = proof.infinite(cls(**setting), *proof.degenerate(case, dtype))
+                found = proof.not_finite(cls(**setting), *proof.degenerate(case, dtype))
                 assert not found, (setting, case, dtype)
 
 
@@ -231,7 +231,7 @@ def test_groups_are_never_negatives(name: str, settings: dict[str, Any]) -> None
     """With all rows in one group nothing pushes: no weight."""
     objective = built(name, settings)
     a, b = batch("random", 5, 4)
-    more = proof.further(objective, a)
+    more = proof.additional_negatives(objective, a)
     terms = objective.terms(a, b, more, groups=torch.zeros(5, dtype=torch.long))
     if objective.pairwise:
         assert (terms.weight[:, :5] == 0).all()
@@ -261,7 +261,7 @@ def test_per_anchor_is_what_the_scalar_reduces(name: str, settings: dict[str, An
         with pytest.raises(NoPerAnchor, match="one number for the whole batch"):
             objective.per_anchor(a, b)
         return
-    more = proof.further(objective, a)
+    more = proof.additional_negatives(objective, a)
     values = objective.per_anchor(a, b, more)
     assert values.shape == (9,)
     reduced = values.sum() if objective.reduction == "sum" else values.mean()
@@ -389,7 +389,7 @@ def test_second_derivatives(name: str, settings: dict[str, Any]) -> None:
     if objective.holds in ("negatives", "everything") or settings.get("weights") == "constant":
         pytest.skip("something is constant")
     a, b = batch("random", 4, 3)
-    inputs = {"anchors": a, "positives": b, "negatives": proof.further(objective, a)}
+    inputs = {"anchors": a, "positives": b, "negatives": proof.additional_negatives(objective, a)}
     live = [k for k, v in inputs.items() if v is not None]
     live = live[:1] if name in CONSTANT_TARGETS or objective.holds == "mixtures" else live
     if "temperature" in hypers(type(objective)):

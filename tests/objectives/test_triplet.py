@@ -270,7 +270,7 @@ def test_released_is_the_released_procedure(cls, margin: float, views: str) -> N
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
     for x, y in ((a, b), (b, a)):
         assert proof.double_entry(objective, x, y) < 1e-12
-        assert proof.parts_entry(objective, x, y) < 1e-12
+        assert proof.parts_error(objective, x, y) < 1e-12
 
 
 @pytest.mark.parametrize("cls", CLASSES)

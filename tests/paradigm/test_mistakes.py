@@ -13,7 +13,7 @@ from isotrope.kernels.pairs import Pairs
 from isotrope.objectives import BarlowTwins, InfoNCE, NTXent
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.objective_check import mistakes
-from isotrope.paradigm.proof import degenerate, infinite
+from isotrope.paradigm.proof import degenerate, not_finite
 
 SAME = "that of the formula"
 
@@ -112,6 +112,6 @@ def test_the_proof_notices_a_plain_softmax_without_negatives() -> None:
             weight = logits.softmax(dim=1) / 0.5
             return replace(InfoNCE(temperature=0.5).components(pairs), weight=weight)
 
-    found = infinite(Plain(), *degenerate("two rows", torch.float64))
+    found = not_finite(Plain(), *degenerate("two rows", torch.float64))
     assert found
     assert all(what.endswith(" without negatives") for what in found)

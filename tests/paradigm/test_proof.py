@@ -33,11 +33,11 @@ from isotrope.paradigm.objective_check import Check, prove
 from isotrope.paradigm.proof import (
     BATCHES,
     EXACT,
-    agreement,
     batch,
+    disagreement,
     double_entry,
-    extended_entry,
-    numbers,
+    extended_error,
+    other_numbers,
     settings,
 )
 
@@ -316,7 +316,7 @@ def test_parts_whose_product_alone_is_right_are_found(edit: Edit, line: str, say
 @pytest.mark.parametrize("name", Objective.registered)
 def test_parts_of_built_in_objectives_mean_what_the_papers_define(name: str) -> None:
     cls = Objective.registered[name]
-    cases = [cls(**setting) for setting in [*settings(cls), *numbers(cls)]]
+    cases = [cls(**setting) for setting in [*settings(cls), *other_numbers(cls)]]
     cases = [case for case in cases if case.has_terms]
     assert all(check.passed for check in objective_check._roles(cases))
     assert objective_check._used(cls).passed
@@ -349,7 +349,7 @@ def test_negatives_and_groups_that_are_left_out_are_found(
 ) -> None:
     objective = written(InfoNCE, **body)()
     assert double_entry(objective, *batch("random", 24, 6)) <= EXACT
-    assert (extended_entry(objective, *batch("random", 24, 6)) <= EXACT) is known
+    assert (extended_error(objective, *batch("random", 24, 6)) <= EXACT) is known
 
 
 @pytest.mark.usefixtures("briefly")
@@ -399,7 +399,10 @@ def test_anchors_that_are_coupled_otherwise_than_declared(
 ) -> None:
     objective = written(parent, coupling=declared)()
     with pytest.raises(WrongCoupling, match=found):
-        [agreement(form, *batch("random", 600, 6)) for form in (objective, objective.symmetric())]
+        [
+            disagreement(form, *batch("random", 600, 6))
+            for form in (objective, objective.symmetric())
+        ]
 
 
 def test_the_proof_names_what_is_declared_wrongly() -> None:
@@ -414,7 +417,7 @@ def test_a_part_of_several_processes_that_is_wrong_without_a_statistic() -> None
     def formula(self: Objective, pairs: Pairs) -> Tensor:
         return (pairs.views.anchors * pairs.views.own.mean(dim=0)).sum(dim=1)
 
-    assert agreement(written(InfoNCE, formula=formula)(), *batch("random", 24, 6)) > 0.01
+    assert disagreement(written(InfoNCE, formula=formula)(), *batch("random", 24, 6)) > 0.01
 
 
 class TestWhatAFormulaMayNotDo:

@@ -1,4 +1,4 @@
-"""Computes the part of a loss that belongs to some anchors or to one of several processes.
+"""Computes the share of a batch's loss that belongs to some anchors, or to one process of several.
 
 The loss of an objective with ``coupling="none"`` is a sum over anchors. Each anchor needs the whole
 other view but no other anchor (InfoNCE, triplets, and their means of both directions).
@@ -17,7 +17,7 @@ from isotrope.core.views import Views
 from isotrope.paradigm.forms import OneWay
 from isotrope.paradigm.objective import Objective
 
-_FEW = 8
+_FEW = 8  # rows of the batch on which a declaration is tested
 _separable: set[tuple[object, ...]] = set()
 """Objectives and settings whose shares were verified to add up in this process."""
 

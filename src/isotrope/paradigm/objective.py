@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Space = Literal["sphere", "batchnorm", "raw", "logits"]
 
-# possible invariances of a loss; paradigm.proof.variance defines them
+# possible invariances of a loss; paradigm.proof.change_under defines them
 INVARIANCES = ("rotation", "permutation", "view swap", "scale")
 
 _HALF = (torch.float16, torch.bfloat16)
@@ -192,13 +192,13 @@ class Objective:
         If the paper splits its loss, a subclass overrides ``attraction`` and ``repulsion``. Their
         sum must be ``formula``.
         """
-        terms = _constant(self, pairs)
+        terms = _constant_terms(self, pairs)
         positives = pairs.views.own.detach() if self.holds == "everything" else pairs.views.own
         return -terms.dissipation * (pairs.views.anchors * terms.pulls * positives).sum(dim=1)
 
     def repulsion(self, pairs: Pairs) -> Tensor:
         """Return the pushing part; by default GD_i sum_j W_ij s_ij, with GD and W constant."""
-        terms = _constant(self, pairs)
+        terms = _constant_terms(self, pairs)
         columns = pairs.columns(terms.against)
         columns = columns if self.holds == "nothing" else columns.detach()
         pushed = ((terms.weight @ columns) * pairs.views.anchors).sum(dim=1)
@@ -245,12 +245,12 @@ class Objective:
             InputError: embeddings that are not tensors, or more positives than anchors.
             ValueError: shapes that do not match, or negatives for an objective that takes none.
         """
-        return self.loss(_square(anchors, positives, negatives, groups), backend=backend)
+        return self.loss(_one_positive_each(anchors, positives, negatives, groups), backend=backend)
 
     def loss(self, views: Views, *, backend: str = "auto") -> Tensor:
         """Return the scalar loss of ``views``, embeddings of any norm."""
         if torch.is_autocast_enabled(views.anchors.device.type):
-            with _as_given(views):
+            with _without_autocast(views):
                 value = self.loss(views, backend=backend)
             return unrounded(value, views.anchors, views.positives, views.negatives)
         return marked(self._loss(views, backend), (self, views))
@@ -261,14 +261,14 @@ class Objective:
             backend = "eager"  # no row is compared with another, so no matrix is formed
         elif backend == "auto" and self.space == "sphere" and small_batch.takes(prepared):
             with contextlib.suppress(Unfused):
-                return self._small_batch(_single(prepared))
+                return self._small_batch(_at_least_float32(prepared))
         name, _ = choose(prepared, backend)
         if self.space == "sphere" and name != "eager":
             with contextlib.suppress(Unfused):
                 return self._fused(prepared, name)
-        return self._reduced(self._directions(prepared, backend))
+        return self._reduce(self._directions(prepared, backend))
 
-    def _reduced(self, directions: list[Pairs]) -> Tensor:
+    def _reduce(self, directions: list[Pairs]) -> Tensor:
         """The scalar of one direction or of two."""
         values = [self.formula(pairs) for pairs in directions]
         total = values[0] if len(values) == 1 else values[0] + values[1]
@@ -285,19 +285,19 @@ class Objective:
     def _small_batch(self, prepared: Views) -> Tensor:
         """The loss, with the statistics of all directions in one node of autograd."""
         a = prepared.anchors
-        questions = record(self.formula, a.dtype, self._learnt, device=a.device)
-        return self._reduced(small_batch.directions(prepared, questions, both=self.two_directions))
+        questions = record(self.formula, a.dtype, self._learnt_temperature, device=a.device)
+        return self._reduce(small_batch.directions(prepared, questions, both=self.two_directions))
 
     def _fused(self, prepared: Views, backend: str) -> Tensor:
         """The loss with its gradients already computed."""
         try:
             return fused(
-                _single(prepared),
+                _at_least_float32(prepared),
                 self.formula,
                 both_directions=self.two_directions,
                 mean=self.reduction == "mean",
                 coupling=self.coupling,
-                learnt=self._learnt(),
+                learnt=self._learnt_temperature(),
                 backend=backend,
             )
         except WrongCoupling as error:
@@ -328,8 +328,8 @@ class Objective:
                 f"call {type(self).__name__} in place of per_anchor: the loss is one number for "
                 "the whole batch"
             )
-        views = _square(anchors, positives, negatives, groups)
-        with _as_given(views):
+        views = _one_positive_each(anchors, positives, negatives, groups)
+        with _without_autocast(views):
             directions = self._directions(self.prepare(views), "auto")
             values = [self.formula(pairs) for pairs in directions]
             mean = torch.stack(values).mean(dim=0)
@@ -348,8 +348,8 @@ class Objective:
         ``scale * assemble(terms, views)`` is the gradient of the objective with respect to the
         normalised anchors, with the other view held constant.
         """
-        views = _square(anchors, positives, negatives, groups)
-        with torch.no_grad(), _as_given(views):
+        views = _one_positive_each(anchors, positives, negatives, groups)
+        with torch.no_grad(), _without_autocast(views):
             return self.components(self.compare(views))
 
     def modify(
@@ -416,27 +416,27 @@ class Objective:
         Raises:
             ValueError: See :meth:`prepare`.
         """
-        return choose_pairs(self._compared(self.prepare(views)), backend)
+        return choose_pairs(self._in_space(self.prepare(views)), backend)
 
-    def _compared(self, prepared: Views) -> Views:
+    def _in_space(self, prepared: Views) -> Views:
         """The prepared views in the objective's space."""
-        prepared = _single(prepared)
+        prepared = _at_least_float32(prepared)
         if self.space == "sphere":
             return prepared.unit()
         return prepared.map(standard) if self.space == "batchnorm" else prepared
 
-    def _learnt(self) -> Tensor | None:
+    def _learnt_temperature(self) -> Tensor | None:
         """The temperature, if it requires a gradient."""
         values = self.hyperparameters().values()
         return next((v for v in values if isinstance(v, Tensor) and v.requires_grad), None)
 
     def _directions(self, prepared: Views, backend: str) -> list[Pairs]:
         # a loss is faster in blocks long before the matrix exceeds the memory
-        pairs = choose_pairs(self._compared(prepared), backend, held=SHARED_BYTES)
+        pairs = choose_pairs(self._in_space(prepared), backend, held=SHARED_BYTES)
         return [pairs, pairs.swapped()] if self.two_directions else [pairs]
 
 
-def _square(
+def _one_positive_each(
     anchors: Tensor, positives: Tensor, negatives: Tensor | None, groups: Tensor | None
 ) -> Views:
     """The views of a batch, each anchor with one positive."""
@@ -450,7 +450,7 @@ def _square(
     return views
 
 
-def _as_given(views: Views) -> contextlib.AbstractContextManager[object]:
+def _without_autocast(views: Views) -> contextlib.AbstractContextManager[object]:
     """Disable autocast, which would round similarities before the temperature divides them."""
     device = views.anchors.device.type
     if not torch.is_autocast_enabled(device):
@@ -458,11 +458,11 @@ def _as_given(views: Views) -> contextlib.AbstractContextManager[object]:
     return torch.autocast(device, enabled=False)
 
 
-def _single(views: Views) -> Views:
+def _at_least_float32(views: Views) -> Views:
     """Half precision as float32."""
     return views.map(Tensor.float) if views.anchors.dtype in _HALF else views
 
 
-def _constant(objective: Objective, pairs: Pairs) -> Terms:
+def _constant_terms(objective: Objective, pairs: Pairs) -> Terms:
     with torch.no_grad():
         return objective.components(pairs).detached()

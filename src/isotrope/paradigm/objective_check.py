@@ -67,16 +67,16 @@ def prove(cls: type[Objective], shapes: list[tuple[int, int]] | None = None) -> 
     cases = [cls(**setting) for setting in settings(cls)]
     batches = [batch(kind, *shape) for kind in BATCHES for shape in shapes]
     with_terms = [case for case in cases if case.has_terms]
-    others = [case for setting in proof.numbers(cls) if (case := cls(**setting)).has_terms]
+    others = [case for setting in proof.other_numbers(cls) if (case := cls(**setting)).has_terms]
     few = [batch("random", 24, 6), batch("clustered", 24, 6)]
     name, more = "formula = components (autograd, float64)", "the same, more negatives and groups"
     yield _entries(name, proof.double_entry, _both(with_terms), batches)
     if others:
         yield _entries("the same, with other numbers", proof.double_entry, _both(others), few)
-    yield _entries(more, proof.extended_entry, _both(with_terms), few, proof.unaware)
+    yield _entries(more, proof.extended_error, _both(with_terms), few, proof.ignored_inputs)
     yield from _roles(with_terms + others)
     yield _used(cls)
-    yield _entries("attraction + repulsion = whole", proof.parts_entry, with_terms, batches)
+    yield _entries("attraction + repulsion = whole", proof.parts_error, with_terms, batches)
     for name in INVARIANCES:
         yield _invariant(name, cases, batches)
     yield _coupled(cls)
@@ -122,7 +122,9 @@ def _roles(cases: list[Objective]) -> Iterator[Check]:
 def _used(cls: type[Objective]) -> Check:
     """Whether the loss changes with each of its numbers, with some choice of the others."""
     name, views = "each number changes the loss", [batch(kind, 24, 6) for kind in BATCHES]
-    names = {field for setting in proof.numbers(cls) if len(setting) == 1 for field in setting}
+    names = {
+        field for setting in proof.other_numbers(cls) if len(setting) == 1 for field in setting
+    }
     try:
         unused = ", ".join(n for n in sorted(names) if not proof.changes(cls, n, views))
     except Exception as error:  # whatever somebody's formula raises is the finding
@@ -137,10 +139,12 @@ def _invariant(name: str, cases: list[Objective], batches: list[tuple[Tensor, Te
     declared = [case for case in cases if name in case.invariances]
     others = [case for case in cases if name not in case.invariances]
     try:
-        worst = proof.largest(proof.variance(c, name, a, b) for c in declared for a, b in batches)
+        worst = proof.largest(
+            proof.change_under(c, name, a, b) for c in declared for a, b in batches
+        )
         # an undeclared transformation must change the value
         still = [
-            c for c in others if max(proof.variance(c, name, a, b) for a, b in batches) <= EXACT
+            c for c in others if max(proof.change_under(c, name, a, b) for a, b in batches) <= EXACT
         ]
     except Exception as error:  # whatever somebody's formula raises is the finding
         return raised(label, error)
@@ -161,11 +165,11 @@ def _coupled(cls: type[Objective]) -> Check:
         careful: Any = type(cls.__name__, (cls,), body, register=False)
         form = careful(**getattr(case, "objective", case).hyperparameters())
         form = form.symmetric() if isinstance(case, Symmetric) else form
-        if case.coupling == "batch" or proof.agreement(form, *views) > EXACT:
+        if case.coupling == "batch" or proof.disagreement(form, *views) > EXACT:
             return ""
         return f'declare coupling = "batch", with which all agree, in place of {case.coupling!r}'
 
-    return _entries(name, proof.agreement, _both(plain), batches, declared)
+    return _entries(name, proof.disagreement, _both(plain), batches, declared)
 
 
 def _entries(
@@ -232,7 +236,7 @@ def _finite(cls: type[Objective]) -> Check:
     for setting, case, dtype in tried:
         where = f"at {case}, {dtype}, {setting or 'defaults'}"
         try:
-            found = proof.infinite(cls(**setting), *proof.degenerate(case, dtype))
+            found = proof.not_finite(cls(**setting), *proof.degenerate(case, dtype))
         except Exception as error:  # whatever somebody's formula raises is the finding
             return raised(name, error, where)
         bad += [f"{what} {where}" for what in found]
@@ -246,7 +250,7 @@ def mistakes(objective: Objective) -> list[str]:
     measurement needs in-batch negatives, and a pull that is equal in all coordinates.
     """
     anchors, positives = batch("random", 4, 16)
-    if proof.further(objective, anchors) is not None:
+    if proof.additional_negatives(objective, anchors) is not None:
         return ["check the gradient yourself: this analysis needs in-batch negatives"]
     claimed = objective.terms(anchors, positives)
     if claimed.pull.ndim == 2:

@@ -32,29 +32,29 @@ EXACT = 1e-9  # float64 autograd against a closed form, relative to push and pul
 SHAPES = [(2, 2), (3, 5), (8, 3), (33, 16), (64, 48), (200, 8), (2, 768), (200, 768)]
 
 
-def _random(n: int, d: int, numbers: Generator) -> tuple[Tensor, Tensor]:
-    return torch.randn(n, d, generator=numbers), torch.randn(n, d, generator=numbers)
+def _random(n: int, d: int, generator: Generator) -> tuple[Tensor, Tensor]:
+    return torch.randn(n, d, generator=generator), torch.randn(n, d, generator=generator)
 
 
-def _clustered(n: int, d: int, numbers: Generator) -> tuple[Tensor, Tensor]:
-    centre = torch.randn(1, d, generator=numbers)
-    a, b = _random(n, d, numbers)
+def _clustered(n: int, d: int, generator: Generator) -> tuple[Tensor, Tensor]:
+    centre = torch.randn(1, d, generator=generator)
+    a, b = _random(n, d, generator)
     return centre + 0.1 * a, centre + 0.1 * b
 
 
-def _collapsed(n: int, d: int, numbers: Generator) -> tuple[Tensor, Tensor]:
-    line = torch.randn(1, d, generator=numbers)
-    length = 1 + torch.rand(n, 1, generator=numbers)
-    return line * length + 1e-6 * torch.randn(n, d, generator=numbers), line.repeat(n, 1)
+def _collapsed(n: int, d: int, generator: Generator) -> tuple[Tensor, Tensor]:
+    line = torch.randn(1, d, generator=generator)
+    length = 1 + torch.rand(n, 1, generator=generator)
+    return line * length + 1e-6 * torch.randn(n, d, generator=generator), line.repeat(n, 1)
 
 
-def _antipodal(n: int, d: int, numbers: Generator) -> tuple[Tensor, Tensor]:
-    a, b = _random(n, d, numbers)
+def _antipodal(n: int, d: int, generator: Generator) -> tuple[Tensor, Tensor]:
+    a, b = _random(n, d, generator)
     return a, -a + 1e-3 * b
 
 
-def _duplicate_rows(n: int, d: int, numbers: Generator) -> tuple[Tensor, Tensor]:
-    a, b = _random(n, d, numbers)
+def _duplicate_rows(n: int, d: int, generator: Generator) -> tuple[Tensor, Tensor]:
+    a, b = _random(n, d, generator)
     a[n // 2 :] = a[: n - n // 2].clone()
     b[n // 2 :] = b[: n - n // 2].clone()
     return a, b
@@ -75,6 +75,37 @@ def batch(kind: str, n: int, d: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     return a.double(), b.double()
 
 
+DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+
+# degenerate input: ways to spoil a batch of 6
+DEGENERATE: dict[str, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]] = {
+    "equal rows": lambda a, b: (a[:1].repeat(6, 1), a[:1].repeat(6, 1)),
+    "zero rows": lambda a, b: (a * _but(0), b * _but(1)),
+    "identical views": lambda a, b: (a, a.clone()),
+    "opposite views": lambda a, b: (a, -a),
+    "two rows": lambda a, b: (a[:2], b[:2]),
+    "tiny norms": lambda a, b: (a * 1e-3, b * 1e-3),
+    "huge norms": lambda a, b: (a * 1e3, b * 1e3),
+    "constant column": lambda a, b: (_constant_column(a), _constant_column(b)),
+}
+
+
+def _but(row: int) -> Tensor:
+    keep = torch.ones(6, 1)
+    keep[row] = 0
+    return keep
+
+
+def _constant_column(x: Tensor) -> Tensor:
+    return torch.cat([x[:, 1:], torch.ones(len(x), 1)], dim=1)
+
+
+def degenerate(case: str, dtype: torch.dtype, d: int = 5) -> tuple[Tensor, Tensor]:
+    """Return a degenerate batch (see ``DEGENERATE``) as n x d tensors that require gradients."""
+    a, b = DEGENERATE[case](*_random(6, d, Generator().manual_seed(0)))
+    return a.to(dtype).requires_grad_(), b.to(dtype).requires_grad_()
+
+
 def settings(cls: type[Objective]) -> Iterator[dict[str, Any]]:
     """Yield the settings to test: the defaults, every other choice of a field, every preset."""
     yield {}
@@ -86,7 +117,7 @@ def settings(cls: type[Objective]) -> Iterator[dict[str, Any]]:
         yield {"preset": preset}
 
 
-def numbers(cls: type[Objective]) -> Iterator[dict[str, Any]]:
+def other_numbers(cls: type[Objective]) -> Iterator[dict[str, Any]]:
     """Yield settings with other numbers: one lower or higher, then all, with every choice."""
     others = {f.name: found for f in fields(cls) if (found := _beside(cls, f.name))}
     yield from ({name: value} for name, values in others.items() for value in values)
@@ -121,12 +152,12 @@ def _lowest(hyper: Hyper) -> float:
     return -1e4 if hyper.above is None else hyper.above + 1e-4
 
 
-def further(objective: Objective, anchors: Tensor) -> Tensor | None:
+def additional_negatives(objective: Objective, anchors: Tensor) -> Tensor | None:
     """Return 4 random negatives (4 x d) if the objective has ``in_batch=False``, else None."""
     if objective.hyperparameters().get("in_batch", True):
         return None
-    numbers = Generator().manual_seed(2)
-    more = torch.randn(4, anchors.shape[1], dtype=torch.float64, generator=numbers)
+    generator = Generator().manual_seed(2)
+    more = torch.randn(4, anchors.shape[1], dtype=torch.float64, generator=generator)
     return more.to(anchors.dtype)
 
 
@@ -145,7 +176,7 @@ def _strength(terms: Terms) -> float:
     return float(abs(terms.scale) * moved.max())
 
 
-def _largest(*tensors: Tensor) -> float:
+def _largest_entry(*tensors: Tensor) -> float:
     return max(float(x.abs().max()) for x in tensors)
 
 
@@ -172,17 +203,17 @@ def double_entry(
         objective: Objective with gradient components.
         anchors: Embeddings of the anchors, n x d, of any norm.
         positives: Embeddings of the positives, n x d.
-        negatives: Additional negatives, q x d; by default those of :func:`further`.
+        negatives: Additional negatives, q x d; by default those of :func:`additional_negatives`.
         groups: Group of each row, n integers, or None.
     """
-    more = further(objective, anchors) if negatives is None else negatives
+    more = additional_negatives(objective, anchors) if negatives is None else negatives
     views = Views(anchors, positives, more, groups=groups).unit()
     a, b, more = views.anchors, views.positives, views.negatives
     terms = objective.terms(a, b, more, groups=groups)
     # components use the whole matrix: another order of summation could resolve ties differently
     (gradient,) = _gradients(lambda x: objective(x, b, more, groups=groups, backend="eager"), a)
     error = float((gradient - tangent(terms.scale * assemble(terms, views), a)).abs().max())
-    return error / (max(_strength(terms), _largest(gradient)) or 1)
+    return error / (max(_strength(terms), _largest_entry(gradient)) or 1)
 
 
 def _extended(objective: Objective, anchors: Tensor, positives: Tensor) -> dict[str, list[Any]]:
@@ -192,26 +223,26 @@ def _extended(objective: Objective, anchors: Tensor, positives: Tensor) -> dict[
     if objective.takes_negatives:
         batches["additional negatives"] = [anchors, positives, near[:half], None]
     # without in-batch negatives groups have no meaning
-    if objective.pairwise and further(objective, anchors) is None:
+    if objective.pairwise and additional_negatives(objective, anchors) is None:
         a, b = (torch.cat([x[:half], x[:half] + 0.01 * x[-half:]]) for x in (anchors, near))
         batches["groups"] = [a, b, None, torch.arange(2 * half) % half]
     return batches
 
 
-def extended_entry(objective: Objective, anchors: Tensor, positives: Tensor) -> float:
+def extended_error(objective: Objective, anchors: Tensor, positives: Tensor) -> float:
     """Run :func:`double_entry` with additional negatives and with groups; return the larger error.
 
-    The result is infinite if :func:`unaware` finds that the formula ignores one of them.
+    The result is infinite if :func:`ignored_inputs` finds that the formula ignores one of them.
     """
-    if "formula" in unaware(objective, anchors, positives):
+    if "formula" in ignored_inputs(objective, anchors, positives):
         return math.inf
     batches = _extended(objective, anchors, positives).values()
     return largest(double_entry(objective, a, b, negatives=m, groups=g) for a, b, m, g in batches)
 
 
-def unaware(objective: Objective, anchors: Tensor, positives: Tensor) -> str:
+def ignored_inputs(objective: Objective, anchors: Tensor, positives: Tensor) -> str:
     """Say whether formula or components stay the same with negatives, or with groups."""
-    usual, found = further(objective, anchors), []
+    usual, found = additional_negatives(objective, anchors), []
 
     def by_formula(a: Tensor, b: Tensor, more: Tensor | None, groups: Tensor | None) -> Tensor:
         return _gradients(lambda x: objective(x, b, more, groups=groups), a)[0]
@@ -233,7 +264,7 @@ def changes(cls: type[Objective], field: str, batches: list[tuple[Tensor, Tensor
 
     def gradient(setting: dict[str, Any], a: Tensor, b: Tensor) -> Tensor:
         form = cls(**setting)
-        return _gradients(lambda x: form(x, b, further(form, a)), a)[0]
+        return _gradients(lambda x: form(x, b, additional_negatives(form, a)), a)[0]
 
     return any(
         not same(gradient(setting, *views), gradient(setting | {field: value}, *views))
@@ -247,18 +278,18 @@ def weight_outside(objective: Objective, anchors: Tensor, positives: Tensor) -> 
 
     An anchor's negatives are neither the anchor, nor its positive, nor a row of its group.
     """
-    more = further(objective, anchors)
+    more = additional_negatives(objective, anchors)
     grouped = objective.pairwise and more is None
     groups = torch.arange(len(anchors)) % (2 * len(anchors) // 3) if grouped else None
     views = Views(anchors, positives, more, groups=groups)
     terms = objective.terms(anchors, positives, more, groups=groups)
     outside = terms.weight.masked_fill(objective.compare(views).negative(terms.against), 0)
-    return _largest(outside) / (_largest(terms.weight) or 1)
+    return _largest_entry(outside) / (_largest_entry(terms.weight) or 1)
 
 
 def dissipation(objective: Objective, anchors: Tensor, positives: Tensor) -> Tensor:
     """Return GD of each anchor (Li et al., 2024, table 1: from 0, no gradient, to 1)."""
-    return objective.terms(anchors, positives, further(objective, anchors)).dissipation
+    return objective.terms(anchors, positives, additional_negatives(objective, anchors)).dissipation
 
 
 def common_factor(objective: Objective, anchors: Tensor, positives: Tensor) -> tuple[float, int]:
@@ -267,7 +298,7 @@ def common_factor(objective: Objective, anchors: Tensor, positives: Tensor) -> t
     Such a factor belongs to GD, the factor on the whole gradient of an anchor (Li et al., 2024,
     section 2.3). The factor is 1 if weights and pull do not change in proportion.
     """
-    more, changes = further(objective, anchors), [(1.0, 0)]
+    more, changes = additional_negatives(objective, anchors), [(1.0, 0)]
     before = objective.terms(anchors, positives, more)
     for i in range(len(anchors)):
         nearer = positives.clone()
@@ -276,26 +307,26 @@ def common_factor(objective: Objective, anchors: Tensor, positives: Tensor) -> t
         old, new = (torch.cat([t.weight[i], t.pulls[i]]) for t in (before, after))
         if bool(before.weight[i].any() and before.pulls[i].any()):
             factor = (old * new).sum() / old.square().sum()
-            if _largest(new - factor * old) <= EXACT * _largest(old):
+            if _largest_entry(new - factor * old) <= EXACT * _largest_entry(old):
                 changes.append((float(factor), i))
     return max(changes, key=lambda change: abs(change[0] - 1))
 
 
-def parts_entry(objective: Objective, anchors: Tensor, positives: Tensor) -> float:
+def parts_error(objective: Objective, anchors: Tensor, positives: Tensor) -> float:
     """Compare the gradients of attraction + repulsion with those of the loss; return the error.
 
     The error is relative, as in :func:`double_entry`.
     """
-    views = Views(anchors, positives, further(objective, anchors)).unit()
+    views = Views(anchors, positives, additional_negatives(objective, anchors)).unit()
     a, b, more = views.anchors, views.positives, views.negatives
     inputs = (a, b) if more is None else (a, b, more)
     whole, pull, push = (torch.cat(_gradients(f, *inputs)) for f in (objective, *objective.parts))
     moved = [_strength(objective.terms(*both, more)) for both in ((a, b), (b, a))]
-    size = max(*moved, _largest(whole, pull, push)) or 1
+    size = max(*moved, _largest_entry(whole, pull, push)) or 1
     return float((pull + push - whole).abs().max()) / size
 
 
-def agreement(objective: Objective, anchors: Tensor, positives: Tensor) -> float:
+def disagreement(objective: Objective, anchors: Tensor, positives: Tensor) -> float:
     """Compute a loss in all faster ways; return the largest difference from ``eager``.
 
     The ways are the default, the row blocks and, if ``coupling="none"``, the sum of the shares of
@@ -309,7 +340,7 @@ def agreement(objective: Objective, anchors: Tensor, positives: Tensor) -> float
         positives: Embeddings of the positives, n x d.
     """
     n = len(anchors)
-    more = further(objective, anchors)
+    more = additional_negatives(objective, anchors)
     plain = [anchors, positives] if more is None else [anchors, positives, more]
     batches: list[tuple[list[Tensor], Tensor | None]] = [(plain, None)]
     if objective.takes_negatives:
@@ -319,7 +350,7 @@ def agreement(objective: Objective, anchors: Tensor, positives: Tensor) -> float
     errors = []
     for inputs, groups in batches:
         truth, ways = _ways(objective, inputs, groups)
-        size = max(1e-9, _largest(*truth[1:]))
+        size = max(1e-9, _largest_entry(*truth[1:]))
         sizes = [1 + float(truth[0].abs()), *[size] * (len(truth) - 1)]
         for gradients in ways:
             pairs = zip(gradients, truth, sizes, strict=False)
@@ -343,7 +374,7 @@ def _ways(
         views, learnt = Views(leaves[0], leaves[1], more, groups=groups), objective
         if learns:
             leaves.append(leaves[0].new_tensor(temperature).requires_grad_())
-            learnt = _at(objective, leaves[-1])
+            learnt = _at_temperature(objective, leaves[-1])
         value = way(learnt, views)
         return [value.detach(), *torch.autograd.grad(value, leaves, materialize_grads=True)]
 
@@ -356,14 +387,14 @@ def _ways(
     return eager, [default, *(value_and_gradients(way) for way in ways)]
 
 
-def _at(objective: Objective, temperature: Tensor) -> Objective:
+def _at_temperature(objective: Objective, temperature: Tensor) -> Objective:
     """The objective, or a form of it, with another temperature."""
     if isinstance(objective, (Symmetric, Part)):
-        return replace(objective, objective=_at(objective.objective, temperature))
+        return replace(objective, objective=_at_temperature(objective.objective, temperature))
     return replace(objective, temperature=temperature)
 
 
-def variance(objective: Objective, name: str, anchors: Tensor, positives: Tensor) -> float:
+def change_under(objective: Objective, name: str, anchors: Tensor, positives: Tensor) -> float:
     """Return how much the loss changes under a transformation, one of ``INVARIANCES``.
 
     ``rotation`` multiplies all rows by one orthogonal matrix. ``permutation`` reorders both views
@@ -371,64 +402,33 @@ def variance(objective: Objective, name: str, anchors: Tensor, positives: Tensor
     different number.
     """
     n, d = anchors.shape
-    more = further(objective, anchors)
+    more = additional_negatives(objective, anchors)
     changed_more = more
-    numbers = Generator().manual_seed(1)
+    generator = Generator().manual_seed(1)
     if name == "rotation":
-        turn = torch.linalg.qr(torch.randn(d, d, dtype=anchors.dtype, generator=numbers))[0]
+        turn = torch.linalg.qr(torch.randn(d, d, dtype=anchors.dtype, generator=generator))[0]
         changed = (anchors @ turn, positives @ turn)
         changed_more = None if more is None else more @ turn
     elif name == "permutation":
-        order = torch.randperm(n, generator=numbers)
+        order = torch.randperm(n, generator=generator)
         changed = (anchors[order], positives[order])
     elif name == "view swap":
         changed = (positives, anchors)
     else:
-        factors = 0.5 + torch.rand(2, n, 1, dtype=anchors.dtype, generator=numbers)
+        factors = 0.5 + torch.rand(2, n, 1, dtype=anchors.dtype, generator=generator)
         changed = (anchors * factors[0], positives * factors[1])
     before = objective(anchors, positives, more)
     return float((objective(*changed, changed_more) - before).abs() / (1 + before.abs()))
 
 
-DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
-
-# degenerate input: ways to spoil a batch of 6
-DEGENERATE: dict[str, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]] = {
-    "equal rows": lambda a, b: (a[:1].repeat(6, 1), a[:1].repeat(6, 1)),
-    "zero rows": lambda a, b: (a * _but(0), b * _but(1)),
-    "identical views": lambda a, b: (a, a.clone()),
-    "opposite views": lambda a, b: (a, -a),
-    "two rows": lambda a, b: (a[:2], b[:2]),
-    "tiny norms": lambda a, b: (a * 1e-3, b * 1e-3),
-    "huge norms": lambda a, b: (a * 1e3, b * 1e3),
-    "constant column": lambda a, b: (_constant_column(a), _constant_column(b)),
-}
-
-
-def _but(row: int) -> Tensor:
-    keep = torch.ones(6, 1)
-    keep[row] = 0
-    return keep
-
-
-def _constant_column(x: Tensor) -> Tensor:
-    return torch.cat([x[:, 1:], torch.ones(len(x), 1)], dim=1)
-
-
-def degenerate(case: str, dtype: torch.dtype, d: int = 5) -> tuple[Tensor, Tensor]:
-    """Return a degenerate batch (see ``DEGENERATE``) as n x d tensors that require gradients."""
-    a, b = DEGENERATE[case](*_random(6, d, Generator().manual_seed(0)))
-    return a.to(dtype).requires_grad_(), b.to(dtype).requires_grad_()
-
-
-def infinite(objective: Objective, anchors: Tensor, positives: Tensor) -> list[str]:
+def not_finite(objective: Objective, anchors: Tensor, positives: Tensor) -> list[str]:
     """Return the names of values, gradients and components that are not finite.
 
     The batch is also tried with all rows in one group, so that nothing is pushed. The list is empty
     if the objective raises an ``OverflowError``.
     """
     names = []
-    more = further(objective, anchors)
+    more = additional_negatives(objective, anchors)
     try:
         objective(anchors, positives, more)
     except OverflowError:
@@ -441,6 +441,6 @@ def infinite(objective: Objective, anchors: Tensor, positives: Tensor) -> list[s
         for name, gradient in zip(("anchors", "positives"), gradients, strict=True):
             if gradient is not None and not bool(torch.isfinite(gradient).all()):
                 names.append(f"gradient of the {name}{where}")
-        numbers = anatomy(objective, Views(anchors, positives, more, groups=groups))
-        names += [k + where for k, v in numbers.items() if v is not None and not math.isfinite(v)]
+        columns = anatomy(objective, Views(anchors, positives, more, groups=groups))
+        names += [k + where for k, v in columns.items() if v is not None and not math.isfinite(v)]
     return names
