@@ -4,10 +4,9 @@ A formula computes the loss from a few statistics of each row. Autograd differen
 as soon as the statistics of a block are known. Two matrix products with the block then give the
 gradients. There are three ways:
 
-- *One pass* is used if the loss of a row does not depend on other rows (InfoNCE, DCL, triplets,
-  mixed negatives), or depends on other rows only through numbers that are known beforehand (DCLW),
-  or if all rows share one unknown factor (uniformity across the views). One pass takes 6 n c d
-  operations, the minimum, for n rows, c columns and d dimensions.
+- *One pass* takes 6 n c d operations, the minimum, for n rows, c columns and d dimensions. Rows may
+  depend on each other only as ``one_pass`` explains (InfoNCE, triplets, DCLW, uniformity across
+  the views).
 - *Two passes* are used if rows may depend on each other in any way, or if both views are anchors
   (mean of both directions, NT-Xent, uniformity within a view).
 - *One pass for each direction* computes a mean of both directions that two passes cannot compute:

@@ -15,16 +15,10 @@ from isotrope.core.views import Views
 
 
 class _InBatch(NamedTuple):
-    """The columns that are the rows of one view of the batch.
-
-    Attributes:
-        width: Number of columns.
-        own: Column of anchor 0 itself, or of its positive; the next anchor has the next column.
-        groups: Groups of the columns, or None.
-    """
+    """The columns that are the rows of one view of the batch."""
 
     width: int
-    own: int
+    own: int  # column of anchor 0 itself, or of its positive; the next anchor has the next column
     groups: Tensor | None
 
 

@@ -279,19 +279,12 @@ def _among(values: Tensor, others: int, *, apart: float = 1.0) -> Tensor:
 
 @dataclass
 class _Statistics:
-    """The statistics of a block for a formula and for its derivatives.
+    """The statistics of a block for a formula and for its derivatives."""
 
-    Attributes:
-        values: Statistics that the formula uses.
-        first: Column of the hardest negative, B integers.
-        mixture: Mixed negatives.
-        mass: Sums of the exponentials, B values.
-    """
-
-    values: dict[Key, Tensor]
-    first: Tensor | None = None
+    values: dict[Key, Tensor]  # those that the formula uses
+    first: Tensor | None = None  # column of the hardest negative, B integers
     mixture: MixedNegatives | None = None
-    mass: Tensor | None = None
+    mass: Tensor | None = None  # sums of the exponentials, B values
 
     def over_mass(self, gradient: Tensor) -> Tensor:
         """Convert a derivative by a log-sum-exp to one by the sum; 0 without negatives."""

@@ -26,19 +26,12 @@ UNSHIFTED = 30.0  # largest 1 / tau with which e^{s/tau} needs no shift: e^30 N 
 
 
 class Evaluated(NamedTuple):
-    """A formula's value and its derivatives.
+    """A formula's value and its derivatives."""
 
-    Attributes:
-        value: One summand for each anchor, or one number.
-        by_positive: Derivatives with respect to the similarities of the positives, n values.
-        by: A dict from each question to the derivatives with respect to its statistic, n values.
-        by_learnt: Derivative with respect to ``PassInput.learnt``; None without ``learnt``.
-    """
-
-    value: Tensor
-    by_positive: Tensor
-    by: dict[Key, Tensor]
-    by_learnt: Tensor | None
+    value: Tensor  # one summand for each anchor, or one number
+    by_positive: Tensor  # derivatives by the similarities of the positives, n values
+    by: dict[Key, Tensor]  # derivatives by the statistic of each question, n values each
+    by_learnt: Tensor | None  # derivative by ``PassInput.learnt``; None without ``learnt``
 
 
 @dataclass(frozen=True)

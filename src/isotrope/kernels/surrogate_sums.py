@@ -114,37 +114,23 @@ class Masses(NamedTuple):
 
 
 class HardestNegatives(NamedTuple):
-    """Each anchor's hardest negative; at ties, the one with the first column.
+    """Each anchor's hardest negative; at ties, the one with the first column."""
 
-    Attributes:
-        column: Its column, n integers; -1 for an anchor without negatives.
-        similarity: Its similarity, n values; -inf for an anchor without negatives.
-    """
-
-    column: Tensor
-    similarity: Tensor
+    column: Tensor  # n integers; -1 for an anchor without negatives
+    similarity: Tensor  # n values; -inf for an anchor without negatives
 
 
 class _Block(NamedTuple):
-    """Similarities of some rows of a view, -inf where a column is not a negative.
+    """Similarities of some rows of a view, -inf where a column is not a negative."""
 
-    Attributes:
-        tile: B x c similarities.
-        view: View that the rows come from, 0 or 1.
-        rows: Rows of that view.
-        pushing_rows: Vectors that push the rows, c x d.
-        other_view, others: View and rows of those last columns of the tile that serve as anchors
-            too; additional negatives do not.
-        pushing_others: Vectors that push these other anchors, B x d.
-    """
-
-    tile: Tensor
-    view: int
+    tile: Tensor  # B x c similarities
+    view: int  # view that the rows come from, 0 or 1
     rows: slice
-    pushing_rows: Tensor
+    pushing_rows: Tensor  # vectors that push the rows, c x d
+    # the last columns of the tile serve as anchors too, unless they are additional negatives
     other_view: int
     others: slice
-    pushing_others: Tensor
+    pushing_others: Tensor  # vectors that push these other anchors, B x d
 
 
 class SurrogateSums:

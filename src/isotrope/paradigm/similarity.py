@@ -47,62 +47,43 @@ class Similarity:
     :func:`similarity_of` finds the node, and :meth:`read_operands` reads its operands. The use of
     the result is read from the nodes between it and the loss (``graph_reading``,
     ``softmax_targets``), and the gradients in the backward pass.
-
-    Attributes:
-        node: Node of autograd.
-        kind: ``product``, ``distance`` or ``scores``.
-        edges: Graph edges to the two operands; None for an operand without a gradient.
-        hook: Node whose hook reads ``gradient`` in the backward pass.
-        a, b: Operands, in the layout of the operation.
-        value: The result, if autograd kept it.
-        alpha: Number by which the operation itself multiplies each product or distance.
-        lengths: Norms of the embeddings before normalisation, in any order; None if not normalised.
-        roots: Two sets of graph nodes: those that compute the first operand, and the second.
-        picked: Number of rows of the matrix from which an operand selects rows; 0 without one.
-        tokens: Whether tokens are compared, and a later operation computes a score for each text.
-        squared: Whether a distance is squared by a later operation.
-        rooted: Whether the loss takes the square root of the result.
-        sigmoid: Whether the loss takes a sigmoid of each result by itself.
-        scale: Number that multiplies the result before an exponential; None without such a number.
-        beside: Graph node that concatenates these scores with others; None without such a node.
-        turned: Whether ``beside`` or a softmax has the anchors as columns; None if unknown.
-        across: Whether a softmax of the output of ``beside`` compares anchors, not candidates.
-        gradient: Gradient of the loss with respect to the result.
-        parts: Summands of ``gradient``, one from each operation that uses the result.
-        smoothing: The summands of ``gradient`` and ``parts`` that undo label smoothing.
-        soft: Whether the anchors have soft targets, so that their positives are unknown.
-        cosine: Whether the loss divides the result by the norms of both vectors.
-        expanded: Whether the loss adds squared norms, so that the sum is a squared distance.
     """
 
     node: Node
     kind: Kind
-    edges: tuple[Edge | None, Edge | None]
-    hook: Node
+    edges: tuple[Edge | None, Edge | None]  # to the operands; None for one without a gradient
+    hook: Node  # node whose hook reads ``gradient`` in the backward pass
+
     # the operands
-    a: Tensor | None = None
+    a: Tensor | None = None  # in the layout of the operation
     b: Tensor | None = None
-    value: Tensor | None = None
-    alpha: float = 1.0
+    value: Tensor | None = None  # the result, if autograd kept it
+    alpha: float = 1.0  # number by which the operation itself multiplies each product or distance
     lengths: tuple[Tensor | None, Tensor | None] = (None, None)
+    """Norms of the embeddings before normalisation, in any order; None if not normalised."""
     roots: tuple[frozenset[Node], frozenset[Node]] = (frozenset(), frozenset())
-    picked: int = 0
+    """The graph nodes that compute the first operand, and those that compute the second."""
+    picked: int = 0  # rows of the matrix from which an operand selects rows; 0 without one
+
     # the use of the result
-    tokens: bool = False
-    squared: bool = False
-    rooted: bool = False
-    sigmoid: bool = False
-    scale: float | None = None
-    beside: Node | None = None
-    turned: bool | None = None
-    across: bool = False
+    tokens: bool = False  # tokens are compared; a later operation computes a score for each text
+    squared: bool = False  # a later operation squares a distance
+    rooted: bool = False  # the loss takes the square root of the result
+    sigmoid: bool = False  # the loss takes a sigmoid of each result by itself
+    scale: float | None = None  # number that multiplies the result before an exponential
+    beside: Node | None = None  # node that concatenates these scores with others
+    turned: bool | None = None  # ``beside`` or a softmax has the anchors as columns; None: unknown
+    across: bool = False  # a softmax after ``beside`` compares anchors, not candidates
+
     # the backward pass
-    gradient: Tensor | None = None
+    gradient: Tensor | None = None  # of the loss with respect to the result
     parts: dict[tuple[Node, int], Tensor] = field(default_factory=dict)
+    """Summands of ``gradient``, one from each operation that uses the result."""
     smoothing: dict[tuple[Node, int], Tensor] = field(default_factory=dict)
-    soft: bool = False
-    cosine: bool = False
-    expanded: bool = False
+    """The summands of ``gradient`` and ``parts`` that undo label smoothing."""
+    soft: bool = False  # the anchors have soft targets, so that their positives are unknown
+    cosine: bool = False  # the loss divides the result by the norms of both vectors
+    expanded: bool = False  # the loss adds squared norms, so that the sum is a squared distance
 
     @property
     def top(self) -> Node:
