@@ -16,7 +16,7 @@ from isotrope.kernels.pairs import Pairs
 from isotrope.kernels.statistics import Unfused
 from isotrope.objectives import InfoNCE
 from isotrope.paradigm import registry
-from isotrope.paradigm.loss_shares import loss_of_rows
+from isotrope.paradigm.loss_shares import rows_loss
 from isotrope.paradigm.objective import Objective
 
 PAPER = Paper("none", "none", "none")
@@ -162,7 +162,7 @@ def test_the_share_of_some_anchors_is_refused_where_others_count(
     a, b = views(n)
     for objective in (kind(coupling="none"), kind(coupling="none").symmetric()):
         with pytest.raises(WrongCoupling, match="the loss of an anchor changes with other anchors"):
-            loss_of_rows(objective, Views(a, b), slice(0, n // 2))
+            rows_loss(objective, Views(a, b), slice(0, n // 2))
 
 
 def test_one_rounding_at_a_corner_is_no_wrong_declaration() -> None:

@@ -120,7 +120,7 @@ def test_the_symmetric_form_keeps_double_entry(name: str, settings: dict[str, An
     for kind in BATCHES:
         a, b = batch(kind, 9, 5)
         assert proof.double_entry(objective, a, b) <= EXACT, kind
-        assert proof.change_under(objective, "view swap", a, b) <= EXACT
+        assert proof.change_by(objective, "view swap", a, b) <= EXACT
         one = registry.build(name, settings)
         more = proof.additional_negatives(one, a)
         mean = (one(a, b, more) + one(b, a, more)) / 2
@@ -175,7 +175,7 @@ def test_invariances_are_as_declared(name: str, settings: dict[str, Any]) -> Non
     objective = registry.build(name, settings)
     batches = [batch(kind, *shape) for kind in BATCHES for shape in SHAPES[:4]]
     for invariance in INVARIANCES:
-        changes = [proof.change_under(objective, invariance, a, b) for a, b in batches]
+        changes = [proof.change_by(objective, invariance, a, b) for a, b in batches]
         if invariance in objective.invariances:
             assert max(changes) <= EXACT, invariance
         else:

@@ -14,7 +14,7 @@ from isotrope.objectives import DCL, BarlowTwins, DCLPlus, InfoNCE, NegativeCosi
 from isotrope.paradigm import anatomy, compose
 from isotrope.paradigm.assemble import assemble, tangent
 from isotrope.paradigm.authors_code import WithinViewMargin
-from isotrope.paradigm.loss_shares import loss_of_rows
+from isotrope.paradigm.loss_shares import rows_loss
 from isotrope.paradigm.metric import CLOSE, angle, dissimilarity, shifted, slope
 from isotrope.paradigm.parts import (
     ArcRatio,
@@ -240,7 +240,7 @@ def test_an_edit_of_the_mean_of_both_directions_is_one_of_a_direction() -> None:
     assert edited == InfoNCE().modify(dissipation="margin:0.3")
     assert edited.coupling == "none"
     views = Views(*batch("random", 8, 4))
-    parts = [loss_of_rows(edited, views, rows) for rows in (slice(0, 5), slice(5, 8))]
+    parts = [rows_loss(edited, views, rows) for rows in (slice(0, 5), slice(5, 8))]
     torch.testing.assert_close(sum(parts), edited.loss(views))
 
 

@@ -37,7 +37,7 @@ from isotrope.paradigm.proof import (
     disagreement,
     double_entry,
     extended_error,
-    other_numbers,
+    numbers,
     settings,
 )
 
@@ -316,7 +316,7 @@ def test_parts_whose_product_alone_is_right_are_found(edit: Edit, line: str, say
 @pytest.mark.parametrize("name", Objective.registered)
 def test_parts_of_built_in_objectives_mean_what_the_papers_define(name: str) -> None:
     cls = Objective.registered[name]
-    cases = [cls(**setting) for setting in [*settings(cls), *other_numbers(cls)]]
+    cases = [cls(**setting) for setting in [*settings(cls), *numbers(cls)]]
     cases = [case for case in cases if case.has_terms]
     assert all(check.passed for check in objective_check._roles(cases))
     assert objective_check._used(cls).passed

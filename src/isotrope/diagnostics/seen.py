@@ -245,7 +245,7 @@ def _of_vectors(
         new.pop("false_negatives", None)
     numbers |= new
     copies = numbers.get("false_negatives")
-    if copies is not None and not mined and table.cosines:
+    if copies is not None and not mined and table.has_even_norms:
         numbers["false_negatives"] = max(copies, seen_labels.share_alike_twice(table, own))
     # if texts are compared token by token, the score shows the nearest, not the mean of the tokens
     by_scores = _ComparedPairs(table, own, by_scores=True)
@@ -365,7 +365,7 @@ def _gradient_on_anchors(table: Compared, forces: _Forces) -> dict[str, float | 
     whole = forces.gradient @ table.columns
     unit = F.normalize(table.anchors, dim=1)
     along = (whole * unit).sum(dim=1, keepdim=True)
-    if table.cosines:
+    if table.has_even_norms:
         length = 1.0 if table.lengths is None else max(float(table.lengths.mean()), 1e-30)
         turning = float(mean_norm(whole - along * unit)) / length
         return {"embedding_gradient": turning, "radial": 0.0}

@@ -1,10 +1,9 @@
 """Defines ``Coupling``, how the losses of anchors depend on each other, and checks declarations.
 
-The class of an objective declares its coupling; ``paradigm.objective.Objective`` explains the five
-values. ``kernels.fused`` relies on the declaration. While a pass over blocks of similarities runs,
-not all statistics are known, and the gradient of an anchor uses a derivative of the loss that is
-right only for the declared coupling. At the end of the pass, the true derivative is computed. If
-the two differ, an error is raised.
+An objective declares its coupling; ``paradigm.objective.Objective`` explains the five values.
+During a pass over blocks of similarities, not all statistics are known, and the gradient of an
+anchor uses a derivative of the loss that is right only for the declared coupling. At the end of the
+pass, the true derivative is computed. If the two differ, an error is raised.
 """
 
 from typing import Literal

@@ -102,7 +102,7 @@ class Compared:
         return int(self.mask.sum(dim=1).max()) < 2
 
     @property
-    def cosines(self) -> bool:
+    def has_even_norms(self) -> bool:
         """Whether all anchors have the same norm, and all candidates have the same norm."""
         return all(even(x) for x in (self.anchors, self.columns))
 
@@ -185,8 +185,9 @@ def _of_repeated(table: Compared) -> Compared:
     if not table.single or not table.vectors or len(table.columns) != table.rows:
         return table
     for one in (table, _swapped(table)):
-        place = one.anchors.unique(dim=0, return_inverse=True)[1]
-        some, place = (place == place[:, None]).int().argmax(dim=1).unique(return_inverse=True)
+        number = one.anchors.unique(dim=0, return_inverse=True)[1]  # the same for equal anchors
+        first = (number == number[:, None]).int().argmax(dim=1)
+        some, place = first.unique(return_inverse=True)
         rows = F.one_hot(place, len(some)).to(one.scores).T
         joint = {
             name: rows @ getattr(one, name).to(rows) for name in ("scores", "gradient", "mask")
@@ -237,16 +238,17 @@ def _rows_together(tables: list[Compared]) -> list[Compared]:
 
 
 def _below(group: list[Compared]) -> Compared:
+    """Return a table with the rows of all tables, one below the other."""
     return replace(
         group[0],
-        **_joined(group, ("anchors", "scores", "gradient", "mask"), 0),
+        **_concatenated(group, ("anchors", "scores", "gradient", "mask"), 0),
         rows=sum(t.rows for t in group),
         lengths=_lengths(group),
         roots=(_roots(group, 0), group[0].roots[1]),
     )
 
 
-def _joined(group: Sequence[Compared], names: Sequence[str], dim: int) -> dict[str, Any]:
+def _concatenated(group: Sequence[Compared], names: Sequence[str], dim: int) -> dict[str, Any]:
     return {name: torch.cat([getattr(t, name) for t in group], dim=dim) for name in names}
 
 
@@ -341,12 +343,13 @@ def _fit(one: Compared, other: Compared) -> bool:
 
 
 def _beside(group: list[Compared]) -> Compared:
+    """Return a table with the columns of all tables, side by side."""
     if len(group) == 1:
         return group[0]
     return replace(
         group[0],
-        **_joined(group, ("columns",), 0),
-        **_joined(group, ("scores", "gradient", "mask"), 1),
+        **_concatenated(group, ("columns",), 0),
+        **_concatenated(group, ("scores", "gradient", "mask"), 1),
         roots=(group[0].roots[0], _roots(group, 1)),
     )
 
@@ -370,7 +373,7 @@ def stacked(whole: Sequence[Compared]) -> Compared:
     )
     return replace(
         whole[0],
-        **_joined(whole, ("anchors", "columns"), 0),
+        **_concatenated(whole, ("anchors", "columns"), 0),
         scores=scores,
         gradient=gradient,
         mask=mask > 0,

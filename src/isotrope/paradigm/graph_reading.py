@@ -109,7 +109,7 @@ class GraphReading:
         self._totals: dict[Edge, Tensor] = {}
         self._rows: dict[Edge, Tensor] = {}
         self._others: dict[Edge, Tensor] = {}
-        graph = _Graph(root)
+        graph = _LossGraph(root)
         self.known: list[tuple[Any, Any]] = [node.metadata[MARK] for node in graph.marked]
         self._similarities = graph.similarities
         self._joins, self.encoders = graph.joins(), graph.encoders()
@@ -120,8 +120,8 @@ class GraphReading:
             self.reason = graph.reason() if self.loss else _NOTHING
         self._listen(root, graph)
 
-    def _listen(self, root: Node, graph: "_Graph") -> None:
-        """Register the hooks."""
+    def _listen(self, root: Node, graph: "_LossGraph") -> None:
+        """Register the hooks that read gradients in the backward pass."""
         if self._done is not None:
             self._handles.append(root.register_prehook(partial(self._quietly, self._begin)))
         for seen in self._similarities:
@@ -253,17 +253,18 @@ class GraphReading:
 
 
 def _divisors(node: Node) -> tuple[float, ...]:
+    """Return the numbers by which a loss was divided at the end."""
     divisors: list[float] = []
-    while (how := operation_of(node)) in ("Div", "Mul"):
+    while (operation := operation_of(node)) in ("Div", "Mul"):
         above, number = edges_above(node.next_functions), number_of(saved_of(node, "other"))
         if len(above) != 1 or number is None:
             break
-        divisors.append(number if how == "Div" else 1 / number)
+        divisors.append(number if operation == "Div" else 1 / number)
         node = above[0][0]
     return tuple(divisors)
 
 
-def _part(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
+def _fits(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
     """Whether a matrix may consist of scores selected from each row of another."""
     matrices = len(shape) == len(whole) == 2 and shape[0] == whole[0]
     return shape == whole or (matrices and shape[1] <= whole[1])
@@ -276,7 +277,7 @@ def _weights(node: Node) -> list[Tensor]:
     return [w for w in (*weights, getattr(last, "variable", None)) if w is not None]
 
 
-class _Graph:
+class _LossGraph:
     """The part of a loss's graph between the loss and the last weights of the encoder."""
 
     def __init__(self, root: Node) -> None:
@@ -297,7 +298,8 @@ class _Graph:
             softmax_targets.place(seen, paths)
             softmax_targets.read_scale(seen, paths)
             twice = any(softmax_targets.again(path, self.users_of) for path in paths)
-            self._wrong = _ACROSS if seen.across else _TWICE if twice else self._wrong
+            if seen.across or twice:
+                self._wrong = _ACROSS if seen.across else _TWICE
         self.similarities = [] if self._wrong else self.similarities
 
     def _walk(self) -> list[Similarity]:
@@ -334,14 +336,14 @@ class _Graph:
         # Similarities inside an encoder, behind an embedding, are left out, and so are products of
         # a matrix of similarities with another factor, such as a mask.
         for c in candidates:
-            self._climb(c)
+            self._move_hook(c)
         candidates = [c for c in candidates if c.read_operands()]
         behind = {id(c): self._below(e[0] for e in c.edges if e is not None) for c in candidates}
         kept = []
         for c in candidates:
             shapes = {shape_of(e[0], e[1]) for e in c.edges if e is not None}
             on_scores = any(
-                other.node in behind[id(c)] and any(_part(s, shape_of(other.node)) for s in shapes)
+                other.node in behind[id(c)] and any(_fits(s, shape_of(other.node)) for s in shapes)
                 for other in candidates
                 if other is not c
             )
@@ -358,19 +360,19 @@ class _Graph:
 
     def _scores(self) -> list[Similarity]:
         """Return scores that a model gives to pairs without embeddings, as a cross-encoder does."""
-        tops: dict[Node, None] = {}
-        for node in self._scorers:
-            top = self._last_user(node, lambda _, user: operation_of(user) in _AFTER_SCORES)
-            tops[top] = None
+        tops = [
+            self._last_user(node, lambda _, user: operation_of(user) in _AFTER_SCORES)
+            for node in self._scorers
+        ]
         found = []
-        for node in tops:
+        for node in dict.fromkeys(tops):
             shape, value = shape_of(node), value_of((node, 0))
             if value is not None and len(shape) == 2 and shape[1] > _FEW:
                 empty = value.new_zeros(shape[0], 0)
                 found.append(Similarity(node, "scores", (None, None), node, empty, empty, value))
         return found
 
-    def _climb(self, seen: Similarity) -> None:
+    def _move_hook(self, seen: Similarity) -> None:
         """Move the hook to squares of distances, or to token similarities by pairs of texts."""
         viewed = self._last_user(seen.node, lambda _, user: operation_of(user) == "View")
         users = self.users[viewed, 0]

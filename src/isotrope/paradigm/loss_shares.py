@@ -22,9 +22,7 @@ _separable: set[tuple[object, ...]] = set()
 """Objectives and settings whose shares were verified to add up in this process."""
 
 
-def loss_of_rows(
-    objective: Objective, views: Views, rows: slice, *, backend: str = "auto"
-) -> Tensor:
+def rows_loss(objective: Objective, views: Views, rows: slice, *, backend: str = "auto") -> Tensor:
     """Return the part of ``objective.loss(views)`` that is the loss of some anchors.
 
     If both views serve as anchors, the same rows are taken from each view.
@@ -60,7 +58,7 @@ def shared_loss(objective: Objective, batch: GlobalBatch, *, backend: str = "aut
     if processes == 1 or few or objective.coupling != "none":
         return objective.loss(batch.views, backend=backend)
     _check_separable(objective, batch.views)
-    share = loss_of_rows(objective, batch.views, batch.rows, backend=backend)
+    share = rows_loss(objective, batch.views, batch.rows, backend=backend)
     scaled = processes * share
     total = all_reduce_sum(share) + (scaled - scaled.detach())
     return marked(total, (objective, batch.views))
@@ -85,9 +83,8 @@ def _check_separable(objective: Objective, views: Views) -> None:
     first = first.detached().map(Tensor.double)
     with torch.no_grad():
         whole = objective.loss(first, backend="eager")
-        halves = [
-            loss_of_rows(objective, first, p) for p in (slice(0, few // 2), slice(few // 2, few))
-        ]
+        rows = (slice(0, few // 2), slice(few // 2, few))
+        halves = [rows_loss(objective, first, half) for half in rows]
         total = torch.stack(halves).sum()
     if not same(torch.stack([*halves, total]), torch.stack([*halves, whole])):
         raise WrongCoupling(

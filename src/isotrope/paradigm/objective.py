@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Space = Literal["sphere", "batchnorm", "raw", "logits"]
 
-# possible invariances of a loss; paradigm.proof.change_under defines them
+# possible invariances of a loss; paradigm.proof.change_by defines them
 INVARIANCES = ("rotation", "permutation", "view swap", "scale")
 
 _HALF = (torch.float16, torch.bfloat16)

@@ -67,7 +67,7 @@ def prove(cls: type[Objective], shapes: list[tuple[int, int]] | None = None) -> 
     cases = [cls(**setting) for setting in settings(cls)]
     batches = [batch(kind, *shape) for kind in BATCHES for shape in shapes]
     with_terms = [case for case in cases if case.has_terms]
-    others = [case for setting in proof.other_numbers(cls) if (case := cls(**setting)).has_terms]
+    others = [case for setting in proof.numbers(cls) if (case := cls(**setting)).has_terms]
     few = [batch("random", 24, 6), batch("clustered", 24, 6)]
     name, more = "formula = components (autograd, float64)", "the same, more negatives and groups"
     yield _entries(name, proof.double_entry, _both(with_terms), batches)
@@ -122,9 +122,7 @@ def _roles(cases: list[Objective]) -> Iterator[Check]:
 def _used(cls: type[Objective]) -> Check:
     """Whether the loss changes with each of its numbers, with some choice of the others."""
     name, views = "each number changes the loss", [batch(kind, 24, 6) for kind in BATCHES]
-    names = {
-        field for setting in proof.other_numbers(cls) if len(setting) == 1 for field in setting
-    }
+    names = {field for setting in proof.numbers(cls) if len(setting) == 1 for field in setting}
     try:
         unused = ", ".join(n for n in sorted(names) if not proof.changes(cls, n, views))
     except Exception as error:  # whatever somebody's formula raises is the finding
@@ -139,12 +137,10 @@ def _invariant(name: str, cases: list[Objective], batches: list[tuple[Tensor, Te
     declared = [case for case in cases if name in case.invariances]
     others = [case for case in cases if name not in case.invariances]
     try:
-        worst = proof.largest(
-            proof.change_under(c, name, a, b) for c in declared for a, b in batches
-        )
+        worst = proof.largest(proof.change_by(c, name, a, b) for c in declared for a, b in batches)
         # an undeclared transformation must change the value
         still = [
-            c for c in others if max(proof.change_under(c, name, a, b) for a, b in batches) <= EXACT
+            c for c in others if max(proof.change_by(c, name, a, b) for a, b in batches) <= EXACT
         ]
     except Exception as error:  # whatever somebody's formula raises is the finding
         return raised(label, error)

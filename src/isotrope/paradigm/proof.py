@@ -23,7 +23,7 @@ from isotrope.core.views import Views
 from isotrope.paradigm.anatomy import anatomy
 from isotrope.paradigm.assemble import assemble, tangent
 from isotrope.paradigm.forms import Part, Symmetric
-from isotrope.paradigm.loss_shares import loss_of_rows
+from isotrope.paradigm.loss_shares import rows_loss
 from isotrope.paradigm.objective import Objective
 
 EXACT = 1e-9  # float64 autograd against a closed form, relative to push and pull
@@ -117,7 +117,7 @@ def settings(cls: type[Objective]) -> Iterator[dict[str, Any]]:
         yield {"preset": preset}
 
 
-def other_numbers(cls: type[Objective]) -> Iterator[dict[str, Any]]:
+def numbers(cls: type[Objective]) -> Iterator[dict[str, Any]]:
     """Yield settings with other numbers: one lower or higher, then all, with every choice."""
     others = {f.name: found for f in fields(cls) if (found := _beside(cls, f.name))}
     yield from ({name: value} for name, values in others.items() for value in values)
@@ -380,7 +380,7 @@ def _ways(
 
     ways: list[Callable[[Objective, Views], Tensor]] = [lambda o, v: o.loss(v, backend="rowblock")]
     if objective.coupling == "none":
-        ways.append(lambda o, v: torch.stack([loss_of_rows(o, v, r) for r in rows]).sum())
+        ways.append(lambda o, v: torch.stack([rows_loss(o, v, r) for r in rows]).sum())
     eager = value_and_gradients(lambda o, v: o.loss(v, backend="eager"))
     # the default in training, which a temperature that requires a gradient may change
     default = value_and_gradients(lambda _, v: objective.loss(v))[: 1 + len(inputs)]
@@ -394,7 +394,7 @@ def _at_temperature(objective: Objective, temperature: Tensor) -> Objective:
     return replace(objective, temperature=temperature)
 
 
-def change_under(objective: Objective, name: str, anchors: Tensor, positives: Tensor) -> float:
+def change_by(objective: Objective, name: str, anchors: Tensor, positives: Tensor) -> float:
     """Return how much the loss changes under a transformation, one of ``INVARIANCES``.
 
     ``rotation`` multiplies all rows by one orthogonal matrix. ``permutation`` reorders both views

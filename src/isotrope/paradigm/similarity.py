@@ -24,6 +24,7 @@ from isotrope.paradigm.graph import (
 )
 
 Kind = Literal["product", "distance", "scores"]
+_Input = tuple[Node | None, int]
 
 # operations and the names of their saved operands
 _PRODUCTS = {"Mm": ("self", "mat2"), "Bmm": ("self", "mat2"), "Addmm": ("mat1", "mat2")}
@@ -192,8 +193,7 @@ class Similarity:
     def recognise_distance(self) -> None:
         """Mark products x.y as squared distances if the loss computes |x|^2 + |y|^2 - 2 x.y.
 
-        The squared norms may be the diagonal of the matrix of products x x^T. The gradient must
-        have been read.
+        The gradient must have been read. The squared norms may be the diagonal of x x^T.
         """
         a, b, g, one = self.a, self.b, self.gradient, self.roots[0] == self.roots[1]
         alike = one and a is not None and b is not None and a.equal(b.mT)
@@ -265,9 +265,6 @@ def _of_weights(edge: Edge | None) -> bool:
         elif operation_of(node) not in _NORMALISES - {"Index", "IndexSelect"} or count >= 64:
             return False
     return weights
-
-
-_Input = tuple[Node | None, int]
 
 
 def _rowwise(node: Node, operation: str) -> tuple[Kind, _Input, _Input] | None:
