@@ -31,7 +31,7 @@ ALLOWED = {
     ("data/table.py", "huggingface_hub"): "whether it may be asked",
     ("encoders/names.py", "huggingface_hub"): "a hub id that the user gave",
     ("evaluation/files.py", "joblib"): "processes of our own; nothing is loaded with it",
-    ("evaluation/dispatch.py", "zipfile"): "an error that numpy raises",
+    ("evaluation/store.py", "zipfile"): "an error that numpy raises",
     ("measures/judgement.py", "zipfile"): "an error that numpy raises",
     ("paradigm/registry.py", "exec_module"): "--plugin FILE",
 }

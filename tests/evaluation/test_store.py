@@ -15,7 +15,7 @@ import pytest
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
-from isotrope.evaluation.dispatch import Store, store_folder
+from isotrope.evaluation.store import Store, store_folder
 
 KEY = {"model": "ab", "kind": "sts", "task": "a/b c", "data": "cd", "protocol": 1, "settings": {}}
 

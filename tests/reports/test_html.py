@@ -14,7 +14,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.result import Result
 from isotrope.core.table import TitledTable
 from isotrope.diagnostics.findings import Diagnosis, Finding
-from isotrope.evaluation.dispatch import Store, store_folder
+from isotrope.evaluation.store import Store, store_folder
 from isotrope.measures.judgement import DevEvaluation, DevHistory
 from isotrope.reports.html import summary, tables_page, write_report
 from tests.reports.folders import FAULTY, PLOTTED, write_diagnosis, write_run

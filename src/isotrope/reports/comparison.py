@@ -13,7 +13,7 @@ from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.table import TitledTable
 from isotrope.diagnostics.metrics import METRICS
-from isotrope.evaluation.dispatch import store_folder, stored_file
+from isotrope.evaluation.store import store_folder, stored_file
 from isotrope.evaluation.tables import in_percent
 from isotrope.reports.runs import Run
 
