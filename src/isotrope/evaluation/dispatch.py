@@ -35,6 +35,8 @@ from isotrope.evaluation.tasks import (
     with_average,
 )
 
+_Model = str | Path | Encoder  # a name, a folder or a loaded encoder
+
 
 def evaluate(
     model: str | os.PathLike[str] | Encoder, *, progress: bool = False, **options: Any
@@ -71,20 +73,49 @@ def evaluate(
     """
     model = Path(model) if isinstance(model, os.PathLike) else model
     settings = Evaluation.read(options)
-    loop: dict[str, Any] = {"batch_size": settings.batch_size}
+    tasks, encoder = _tasks_and_encoder(model, settings, progress=progress)
+    identity = fingerprint_of(encoder)
+    store = None if identity is None else _open_store(model, settings.results)
+    finished = {} if store is None or settings.again else _finished(store, tasks, identity)
+    if store is not None and progress and finished:
+        names = f"{', '.join(finished)} (to repeat: --again)"
+        scored = f"{encoder_name(encoder)} is already scored, see {store.folder}: {names}"
+        print(scored, file=sys.stderr)
+    # STS-B has sentences of the years STS12 to STS16, which are embedded once
+    sts_encoder = CachedEncoder(encoder, batch_size=settings.batch_size)
+    results = []
+    for task in tasks:
+        result = finished.get(task.name)
+        if result is None:
+            with showing(show=progress):
+                result = task.score(sts_encoder if task.kind == "sts" else encoder)
+            try:
+                if store is not None:
+                    store.keep(task.key(identity), result)
+            except InputError as error:  # on a full disk, the score is still returned
+                print(f"{task.name} was scored, but not stored: {error}", file=sys.stderr)
+        results.append(result)
+    return _joined(tasks, results, encoder_name(encoder), identity, list(finished))
+
+
+vars(evaluate)["__signature__"] = Evaluation.signature(evaluate)
+
+
+def _tasks_and_encoder(
+    model: _Model, settings: Evaluation, *, progress: bool
+) -> tuple[list[Task], Encoder]:
+    """Return what to score. Wrong settings and broken data are errors before a model is loaded."""
     of_text = [name for name in settings.data if name not in OF_LABELS]
     if takes_images(model, ask_hub=settings.labels is not None and not of_text):
         _check_pictures(model, settings)
-        encoder = _encoder(model, settings)
-        tasks = _of_pictures(model, encoder, settings, loop)
-    else:
-        # data are read first, to find a wrong path or a broken line before the model is loaded
-        tasks = _of_texts(settings, loop, progress=progress)
-        encoder = _encoder(model, settings)
-        if takes_images(encoder):
-            _check_pictures(model, settings)
-        if settings.truncate_dim is not None:
-            encoder = Truncated(encoder, settings.truncate_dim)
+        encoder = _loaded(model, settings)
+        return _picture_tasks(model, encoder, settings), encoder
+    tasks = _text_tasks(settings, progress=progress)
+    encoder = _loaded(model, settings)
+    if takes_images(encoder):
+        _check_pictures(model, settings)
+    if settings.truncate_dim is not None:
+        encoder = Truncated(encoder, settings.truncate_dim)
     prompts = own_prompts(encoder)
     if any(prompts):  # only retrieval uses them, so only its stored scores depend on them
         before = {"prompts": list(prompts)}
@@ -92,56 +123,63 @@ def evaluate(
             replace(task, settings=task.settings | before) if task.kind == "retrieval" else task
             for task in tasks
         ]
-    identity = fingerprint_of(encoder)
-    store = None
-    if settings.results is not None and identity is not None:
-        own = settings.results == "auto"
-        try:
-            store = Store(store_folder(model) if own else Path(settings.results))
-        except (InputError, RuntimeError) as error:  # RuntimeError: there is no home folder
-            if not own:
-                raise
-            print(f"to store the scores, choose a folder with --results: {error}", file=sys.stderr)
-    finished: dict[str, Result] = {}
-    if store is not None and not settings.again:
-        stored = {task.name: store.find(task.key(identity)) for task in tasks}
-        finished = {name: result for name, result in stored.items() if result is not None}
-        if progress and finished:
-            names = f"{', '.join(finished)} (to repeat: --again)"
-            scored = f"{encoder_name(encoder)} is already scored, see {store.folder}: {names}"
-            print(scored, file=sys.stderr)
-    # STS-B has sentences of the years STS12 to STS16, which are embedded once
-    memory, results = CachedEncoder(encoder, **loop), []
-    for task in tasks:
-        result = finished.get(task.name)
-        if result is None:
-            with showing(show=progress):
-                result = task.score(memory if task.kind == "sts" else encoder)
-            try:
-                if store is not None:
-                    store.keep(task.key(identity), result)
-            except InputError as error:  # on a full disk, the score is still returned
-                print(f"{task.name} was scored, but not stored: {error}", file=sys.stderr)
-        results.append(result)
-    return _together(tasks, results, encoder_name(encoder), identity, list(finished))
+    return tasks, encoder
 
 
-vars(evaluate)["__signature__"] = Evaluation.signature(evaluate)
+def _check_pictures(model: _Model, settings: Evaluation) -> None:
+    """Refuse settings that an encoder of pictures cannot use."""
+    settings.check_used(pictures=True)
+    if not settings.knn and not settings.linear:
+        raise InputError(
+            f"choose knn, linear, or both: {_name(model)} takes pictures, with no other score"
+        )
 
 
-def _of_texts(settings: Evaluation, loop: dict[str, Any], *, progress: bool) -> list[Task]:
-    """Return the tasks on text for the paths that the caller named."""
-    tasks: list[Task] = []
+def _name(model: _Model) -> str | Path:
+    return model if isinstance(model, (str, Path)) else encoder_name(model)
+
+
+def _loaded(model: _Model, settings: Evaluation) -> Encoder:
+    if not isinstance(model, (str, Path)):
+        return model
+    if is_bm25(model):
+        return BM25()
+    from isotrope.encoders.loading import load
+
+    return load(model, pooling=settings.pooling, device=settings.device)
+
+
+def _picture_tasks(model: _Model, encoder: Encoder, settings: Evaluation) -> list[Task]:
+    """Return the tasks on the labelled pictures of ``--labels`` or, without it, of a run."""
+    kinds = {"knn": settings.knn, "linear": settings.linear}
+    if settings.labels is not None:
+        side = cast("Any", encoder).image_size  # takes_images() checked that it has one
+        labelled = labelled_images(settings.labels, settings.labels_test, side)
+        return image_tasks(labelled, **kinds, batch_size=settings.batch_size)
+    if not isinstance(model, (str, Path)):
+        raise InputError(
+            f"give labelled pictures with `--labels FOLDER`: {_name(model)} takes images"
+        )
+    run = Path(model).expanduser()
+    with named_by(run, f"isotrope evaluate {shlex.quote(str(run))} --labels="):
+        return image_tasks(own_images(model), **kinds, batch_size=settings.batch_size)
+
+
+def _text_tasks(settings: Evaluation, *, progress: bool) -> list[Task]:
+    """Read the data on text that the settings name, and return the tasks on them."""
+    batch_size, tasks = settings.batch_size, list[Task]()
     if settings.sts is not None:
         tasks += sts_tasks(settings.sts)
     if settings.transfer is not None:
-        tasks += transfer_tasks(settings.transfer, settings.mode, settings.only or None, **loop)
+        names = settings.only or None
+        tasks += transfer_tasks(settings.transfer, settings.mode, names, batch_size=batch_size)
     if settings.retrieval is not None:
         where = (settings.retrieval, settings.columns, settings.corpus)
-        tasks += retrieval_tasks(*where, progress=progress, **loop)
+        tasks += retrieval_tasks(*where, progress=progress, batch_size=batch_size)
     if settings.labels is not None:
         kinds = {"knn": settings.knn, "linear": settings.linear}
-        tasks += labelled_tasks(settings.labels, settings.labels_test, **kinds, **loop)
+        parts = (settings.labels, settings.labels_test)
+        tasks += labelled_tasks(*parts, **kinds, batch_size=batch_size)
     if not tasks:
         raise InputError(
             "give data to evaluate on: `--sts DIR`, `--transfer DIR`, `--retrieval DIR` or "
@@ -150,64 +188,55 @@ def _of_texts(settings: Evaluation, loop: dict[str, Any], *, progress: bool) -> 
     return tasks
 
 
-def _check_pictures(model: str | Path | Encoder, settings: Evaluation) -> None:
-    name = model if isinstance(model, (str, Path)) else encoder_name(model)
-    settings.check_used(pictures=True)
-    if not settings.knn and not settings.linear:
-        raise InputError(f"choose knn, linear, or both: {name} takes pictures, with no other score")
+def _open_store(model: _Model, results: str | None) -> Store | None:
+    """Return the store of scores: by default, one that belongs to the model; None for no store.
+
+    If the default folder cannot be written, a message is printed, and nothing is stored.
+    """
+    if results is None:
+        return None
+    if results != "auto":
+        return Store(Path(results))
+    try:
+        return Store(store_folder(model))
+    except (InputError, RuntimeError) as error:  # RuntimeError: there is no home folder
+        print(f"to store the scores, choose a folder with --results: {error}", file=sys.stderr)
+        return None
 
 
-def _of_pictures(
-    model: str | Path | Encoder, encoder: Encoder, settings: Evaluation, loop: dict[str, Any]
-) -> list[Task]:
-    """Return the tasks on labelled pictures: the given tasks, or else the tasks of a run."""
-    test, options = settings.labels_test, {"knn": settings.knn, "linear": settings.linear, **loop}
-    if settings.labels is not None:
-        side = cast("Any", encoder).image_size  # takes_images() checked that it has one
-        return image_tasks(labelled_images(settings.labels, test, side), **options)
-    if not isinstance(model, (str, Path)):
-        who = encoder_name(model)
-        raise InputError(f"give labelled pictures with `--labels FOLDER`: {who} takes images")
-    run = Path(model).expanduser()
-    with named_by(run, f"isotrope evaluate {shlex.quote(str(run))} --labels="):
-        return image_tasks(own_images(model), **options)
+def _finished(store: Store, tasks: Sequence[Task], identity: str | None) -> dict[str, Result]:
+    """Return the stored Results of the finished tasks, by the name of the task."""
+    stored = {task.name: store.find(task.key(identity)) for task in tasks}
+    return {name: result for name, result in stored.items() if result is not None}
 
 
-def _together(
+def _joined(
     tasks: Sequence[Task],
     results: Sequence[Result],
     name: str,
     identity: str | None,
     reused: list[str],
 ) -> Scores:
-    """Join the Results of all tasks into one."""
-    kinds = list(dict.fromkeys(task.kind for task in tasks))
-    joined = [
-        with_average([r for task, r in zip(tasks, results, strict=True) if task.kind == kind])
-        for kind in kinds
-    ]
+    """Join the Results of all tasks into one. ``identity`` is the encoder's fingerprint."""
+    by_kind: dict[str, list[Result]] = {}
+    for task, result in zip(tasks, results, strict=True):
+        by_kind.setdefault(task.kind, []).append(result)
+    kinds = [with_average(of_kind) for of_kind in by_kind.values()]
     details: dict[str, Any] = {}
-    for result in joined:
-        both = {**details.get("tasks", {}), **result.details.get("tasks", {})}
-        details |= result.details | ({"tasks": both} if both else {})
+    scores: dict[str, Any] = {}
+    for result in kinds:
+        details |= result.details
+        scores |= result.details.get("tasks", {})
+    if scores:
+        details["tasks"] = scores
     details["model"] = {"name": name, "fingerprint": identity}
     details["data"] = {task.name: task.data for task in tasks}
-    details["protocol"] = {kind: PROTOCOLS[kind] for kind in kinds}
+    details["protocol"] = {kind: PROTOCOLS[kind] for kind in by_kind}
     return Scores(
-        kind="+".join(kinds),
+        kind="+".join(by_kind),
         name=name,
-        metrics={key: value for result in joined for key, value in result.metrics.items()},
+        metrics={key: value for result in kinds for key, value in result.metrics.items()},
         details=details,
         provenance={**provenance(), "reused": reused},
-        items={key: values for result in joined for key, values in result.items.items()},
+        items={key: values for result in kinds for key, values in result.items.items()},
     )
-
-
-def _encoder(model: str | Path | Encoder, settings: Evaluation) -> Encoder:
-    if not isinstance(model, (str, Path)):
-        return model
-    if is_bm25(model):
-        return BM25()
-    from isotrope.encoders.loading import load
-
-    return load(model, pooling=settings.pooling, device=settings.device)

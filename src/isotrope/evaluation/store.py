@@ -42,7 +42,13 @@ def store_folder(model: object) -> Path:
 
 
 class Store:
-    """Results of finished tasks, stored in a folder. A missing folder is created."""
+    """Results of finished tasks, stored in a folder. A missing folder is created.
+
+    The key of a task is :meth:`isotrope.evaluation.tasks.Task.key`: all that determines its scores.
+
+    Raises:
+        InputError: The folder cannot be made or written.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = Path(folder)
@@ -60,10 +66,10 @@ class Store:
             if not isinstance(result.provenance, dict) or result.provenance.get("key") != dict(key):
                 return None
             items: dict[str, np.ndarray] = {}
-            if name := result.provenance.get("items"):
-                with open_arrays(self.folder / name) as arrays:
-                    items = {item: arrays[item] for item in arrays.files}
-                if name != _archive(path, items):  # an archive has no checksum of its names
+            if archive := result.provenance.get("items"):
+                with open_arrays(self.folder / archive) as arrays:
+                    items = {name: arrays[name] for name in arrays.files}
+                if archive != _archive_name(path, items):  # the zip has no checksum of its names
                     return None
         # a file that is incomplete, edited or damaged (even as if encrypted) counts as not finished
         except (OSError, TypeError, ValueError, EOFError, BadZipFile, zlib.error, RuntimeError):
@@ -73,13 +79,12 @@ class Store:
     def keep(self, key: Mapping[str, Any], result: Result) -> None:
         """Write the Result of a finished task under ``key``."""
         path = stored_file(self.folder, key)
-        name = None
-        if result.items:
-            name = _archive(path, result.items)
+        archive = _archive_name(path, result.items) if result.items else None
+        if archive is not None:
             arrays: dict[str, Any] = dict(result.items)
-            with atomic_replace(self.folder / name) as temporary, temporary.open("wb") as handle:
-                np.savez_compressed(handle, **arrays)
-        provenance = {**result.provenance, "key": dict(key), "items": name}
+            with atomic_replace(self.folder / archive) as temporary, temporary.open("wb") as file:
+                np.savez_compressed(file, **arrays)
+        provenance = {**result.provenance, "key": dict(key), "items": archive}
         replace(result, provenance=provenance).save(path)
 
 
@@ -89,6 +94,6 @@ def stored_file(folder: Path, key: Mapping[str, Any]) -> Path:
     return folder / f"{task[:60]}-{fingerprint(key)}.json"
 
 
-def _archive(path: Path, items: Mapping[str, np.ndarray]) -> str:
-    """Return a name for the file with the arrays of the task file ``path``."""
+def _archive_name(path: Path, items: Mapping[str, np.ndarray]) -> str:
+    """Return the name of the .npz file with the arrays of the JSON file ``path``."""
     return f"{path.stem}-{fingerprint(items)}.npz"
