@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import yaml
 
+from isotrope.cli.evaluate import known_queries
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
 from isotrope.encoders.sentence import SentenceEncoder
@@ -370,3 +371,26 @@ def test_runs_on_images(run, models, files, tmp_path) -> None:
         assert (refused.code, refused.out) == (2, "")
         assert message in refused.err
         assert len(refused.err.strip().splitlines()) == 1
+
+
+def test_queries_that_a_run_was_trained_on_are_counted(tmp_path) -> None:
+    data, run = tmp_path / "pairs.tsv", RunFolder(tmp_path / "run")
+    data.write_text("One?\ta\ntwo\tb\n")
+    run.path.mkdir()
+    run.metrics.touch()
+    assert known_queries(run, ["one"]) == 0  # no run
+    run.write_settings(f"files: [{data}]\n")
+    assert known_queries(run, ["one", "two", "three"]) == 2
+    run.config.write_text(f"files: [{data}]\n")  # of somebody else
+    assert known_queries(run, ["one"]) == 0
+    run.write_settings(f"files: [{data}]\ncolumns: [gone, too]\n")  # another file by now
+    assert known_queries(run, ["one"]) == 0
+    labelled, scored = tmp_path / "labelled.csv", tmp_path / "scored.csv"
+    labelled.write_text("text,label\none,a\ntwo,a\nthree,b\n")
+    run.write_settings(f"files: [{labelled}]\n")
+    assert known_queries(run, ["one", "two", "three", "four"]) == 3
+    scored.write_text("sentence1,sentence2,score\none,uno,1\ntwo,tre,0.2\n")
+    run.write_settings(f"files: [{scored}]\nloss: CoSENTLoss\n")
+    assert known_queries(run, ["one", "two", "three"]) == 2
+    run.write_settings("files: [not-here.tsv]\n")
+    assert known_queries(run, ["one"]) == 0

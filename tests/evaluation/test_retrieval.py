@@ -7,19 +7,17 @@ from sklearn.metrics import ndcg_score
 
 from isotrope.core.errors import InputError
 from isotrope.core.progress import showing
-from isotrope.core.run_folder import RunFolder
 from isotrope.data.text.retrieval_sets import RetrievalSet, from_pairs
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation import evaluate
 from isotrope.evaluation.embed import CachedEncoder, Truncated
 from isotrope.evaluation.retrieval import (
     BM25,
-    by_query,
-    known_queries,
     own_prompts,
     retrieval,
     retrieval_evaluation,
 )
+from isotrope.evaluation.tables import by_query
 
 from .conftest import Table
 from .test_nearest import brute_force
@@ -282,26 +280,3 @@ class TestPrompts:
         monkeypatch.setattr(prompted.model, "default_prompt_name", "query")
         assert own_prompts(prompted.model) == ("", "")
         assert own_prompts(Table({})) == ("", "")
-
-
-def test_queries_that_a_run_was_trained_on_are_counted(tmp_path) -> None:
-    data, run = tmp_path / "pairs.tsv", RunFolder(tmp_path / "run")
-    data.write_text("One?\ta\ntwo\tb\n")
-    run.path.mkdir()
-    run.metrics.touch()
-    assert known_queries(run, ["one"]) == 0  # no run
-    run.write_settings(f"files: [{data}]\n")
-    assert known_queries(run, ["one", "two", "three"]) == 2
-    run.config.write_text(f"files: [{data}]\n")  # of somebody else
-    assert known_queries(run, ["one"]) == 0
-    run.write_settings(f"files: [{data}]\ncolumns: [gone, too]\n")  # another file by now
-    assert known_queries(run, ["one"]) == 0
-    labelled, scored = tmp_path / "labelled.csv", tmp_path / "scored.csv"
-    labelled.write_text("text,label\none,a\ntwo,a\nthree,b\n")
-    run.write_settings(f"files: [{labelled}]\n")
-    assert known_queries(run, ["one", "two", "three", "four"]) == 3
-    scored.write_text("sentence1,sentence2,score\none,uno,1\ntwo,tre,0.2\n")
-    run.write_settings(f"files: [{scored}]\nloss: CoSENTLoss\n")
-    assert known_queries(run, ["one", "two", "three"]) == 2
-    run.write_settings("files: [not-here.tsv]\n")
-    assert known_queries(run, ["one"]) == 0

@@ -3,8 +3,9 @@
 import json
 import sys
 from collections.abc import Sequence
+from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from isotrope.cli.command import Command, as_json
 from isotrope.core.errors import InputError, SettingError
@@ -17,8 +18,9 @@ from isotrope.evaluation.options import DATA, OF_LABELS, Evaluation
 
 if TYPE_CHECKING:
     from isotrope.core.result import Result
-    from isotrope.data.text.retrieval_sets import RetrievalSet
     from isotrope.evaluation.embed import Encoder
+
+_KNOWN = 1_000_000  # records of a run's data that are compared with the queries
 
 EPILOG = """\
 examples:
@@ -141,10 +143,12 @@ def evaluate(settings: EvaluateSettings) -> int:
 
         result = compare(results)
         if searched is not None and settings.compare:
-            result.details["queries"] = _queries(results, searched)
+            from isotrope.evaluation.retrieval import query_changes
+
+            result.details["queries"] = query_changes(results, searched)
     if settings.queries is not None and searched is not None:
         from isotrope.evaluation.compare import named_apart
-        from isotrope.evaluation.retrieval import by_query
+        from isotrope.evaluation.tables import by_query
 
         of_queries = by_query(named_apart(results), searched)
         write_text(settings.queries, csv_text([*of_queries[0]], (r.values() for r in of_queries)))
@@ -162,8 +166,6 @@ def evaluate(settings: EvaluateSettings) -> int:
 
 def _tell_known(models: Sequence[str], queries: Sequence[str]) -> None:
     """Warn if queries are in the data of a run, where scores are higher than on new queries."""
-    from isotrope.evaluation.retrieval import known_queries
-
     for model in models if queries else ():
         if known := known_queries(RunFolder(model), queries):
             print(
@@ -171,6 +173,30 @@ def _tell_known(models: Sequence[str], queries: Sequence[str]) -> None:
                 "so the scores are higher than on new queries",
                 file=sys.stderr,
             )
+
+
+def known_queries(run: RunFolder, queries: Sequence[str]) -> int:
+    """Count the queries that are the first text of a record in a run's training data.
+
+    Case and most punctuation are ignored. If another user or machine made the run, or a data file
+    is missing, the data are not read, and the result is 0.
+    """
+    from isotrope.data.schemas import read
+    from isotrope.data.sources import dataset_files
+    from isotrope.data.text.repeats import near_identical
+
+    settings = run.settings() if run.is_run and run.is_own else {}
+    files = [*chain.from_iterable(dataset_files(settings.get("files") or []).values())]
+    if not files or not all(Path(file).is_file() for file in files):
+        return 0
+    try:
+        columns, groups = settings.get("columns") or None, settings.get("groups")
+        scored = bool(settings.get("loss"))
+        reading = read(files, columns=columns, groups=groups, paired=False, scored=scored)
+        known = {near_identical(record.texts[0]) for record in islice(reading, _KNOWN)}
+    except InputError:  # the file has changed since the training; the scores are right all the same
+        return 0
+    return sum(near_identical(query) in known for query in queries)
 
 
 def _card_of(models: Sequence[str], settings: EvaluateSettings) -> tuple[int, Path | None]:
@@ -232,35 +258,6 @@ def _each(models: Sequence[str], settings: EvaluateSettings) -> "list[Result]":
         if not is_bm25(model):
             resolve(model)
     return [_evaluated(model, settings) for model in models]
-
-
-def _queries(results: "Sequence[Result]", data: "RetrievalSet") -> list[dict[str, Any]]:
-    """Return how many queries each model ranks better or worse than the first, and which most."""
-    from isotrope.evaluation.retrieval import reciprocal
-
-    found = []
-    before, *inverse = (reciprocal(result.items["rank"]) for result in results)
-    for result, after in zip(results[1:], inverse, strict=True):
-        first = result.items["first"]
-        order = (after - before).argsort(kind="stable").tolist()
-        most = [i for i in order[:-4:-1] if after[i] > before[i]]
-        most += [i for i in order[:3] if after[i] < before[i]]
-        found.append(
-            {
-                "better": int((after > before).sum()),
-                "worse": int((after < before).sum()),
-                "most": [
-                    {
-                        "query": data.queries[i],
-                        "rank": [int(each.items["rank"][i]) for each in (results[0], result)],
-                        "first": data.corpus[first[i]],
-                        "answer": data.corpus[next(iter(data.relevant[i]))],
-                    }
-                    for i in most
-                ],
-            }
-        )
-    return found
 
 
 def _evaluated(model: "str | Encoder", settings: EvaluateSettings) -> "Result":

@@ -248,6 +248,13 @@ def stored(
     return [Truncated(shared, *pair) for pair in [(full, "float32"), *others]]
 
 
+def unwrapped(encoder: Encoder) -> Encoder:
+    """Return the encoder that a cached, shortened or whitened encoder calls."""
+    while isinstance(encoder, (CachedEncoder, Truncated, WhitenedEncoder)):
+        encoder = encoder.encoder
+    return encoder
+
+
 def fingerprint_of(encoder: Encoder) -> str | None:
     """Return the fingerprint of an encoder; None if it has no method ``fingerprint``."""
     identify = getattr(encoder, "fingerprint", None)

@@ -36,11 +36,11 @@ from isotrope.data.lines import quoted
 from isotrope.data.schemas import Reading, read
 from isotrope.encoders.image import ImageEncoder
 from isotrope.encoders.sentence import SentenceEncoder, check_prompts
-from isotrope.evaluation.embed import Encoder, embed, encoder_name
+from isotrope.evaluation.embed import Encoder, embed, encoder_name, unwrapped
 from isotrope.evaluation.image_tasks import takes_images
 from isotrope.evaluation.nearest import nearest_rows
 from isotrope.evaluation.options import Encoding, Search
-from isotrope.evaluation.retrieval import own_prompts, unwrapped
+from isotrope.evaluation.retrieval import own_prompts
 
 Model = str | os.PathLike[str] | Encoder
 Corpus = str | Path | Sequence[str] | np.ndarray

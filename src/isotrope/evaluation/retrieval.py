@@ -2,8 +2,6 @@
 
 import importlib
 from collections.abc import Mapping, Sequence
-from itertools import chain, islice
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -11,24 +9,12 @@ import numpy as np
 
 from isotrope.core.errors import InputError, needs_extra
 from isotrope.core.result import Result, provenance
-from isotrope.core.run_folder import RunFolder
-from isotrope.data.schemas import read
-from isotrope.data.sources import dataset_files
-from isotrope.data.text.repeats import near_identical
 from isotrope.data.text.retrieval_sets import RetrievalSet
 from isotrope.encoders.sentence import SentenceEncoder, check_prompts, saved_prompts
-from isotrope.evaluation.embed import (
-    CachedEncoder,
-    Encoder,
-    Truncated,
-    WhitenedEncoder,
-    embed,
-    encoder_name,
-)
+from isotrope.evaluation.embed import Encoder, embed, encoder_name, unwrapped
 from isotrope.evaluation.nearest import nearest_rows
 from isotrope.measures.judgement import DevEvaluation
 
-_KNOWN = 1_000_000  # records of a run's data that are compared with the queries
 _WORD = r"(?u)\b\w+\b"  # words of BM25, also those of one character
 _RANKS = 100  # least number of documents that are ranked for a query
 
@@ -126,13 +112,6 @@ def own_prompts(encoder: Encoder) -> tuple[str, str]:
     return saved_prompts(encoder.model if isinstance(encoder, SentenceEncoder) else encoder)
 
 
-def unwrapped(encoder: Encoder) -> Encoder:
-    """Return the encoder that a cached, shortened or whitened encoder calls."""
-    while isinstance(encoder, (CachedEncoder, Truncated, WhitenedEncoder)):
-        encoder = encoder.encoder
-    return encoder
-
-
 def _check(data: RetrievalSet) -> None:
     if not data.queries or not data.corpus:
         raise InputError(
@@ -191,46 +170,31 @@ def reciprocal(ranks: np.ndarray) -> np.ndarray:
     return np.where(ranks > 0, 1 / np.maximum(ranks, 1), 0.0)
 
 
-def known_queries(run: RunFolder, queries: Sequence[str]) -> int:
-    """Count the queries that are the first text of a record in a run's training data.
-
-    Case and most punctuation are ignored. If another user or machine made the run, or a data file
-    is missing, the data are not read, and the result is 0.
-    """
-    settings = run.settings() if run.is_run and run.is_own else {}
-    files = [*chain.from_iterable(dataset_files(settings.get("files") or []).values())]
-    if not files or not all(Path(file).is_file() for file in files):
-        return 0
-    try:
-        columns, groups = settings.get("columns") or None, settings.get("groups")
-        scored = bool(settings.get("loss"))
-        reading = read(files, columns=columns, groups=groups, paired=False, scored=scored)
-        known = {near_identical(record.texts[0]) for record in islice(reading, _KNOWN)}
-    except InputError:  # the file has changed since the training; the scores are right all the same
-        return 0
-    return sum(near_identical(query) in known for query in queries)
-
-
-def by_query(results: Sequence[Result], data: RetrievalSet) -> list[dict[str, Any]]:
-    """Return a list of dicts, one for each query: the rows of a table that compares models.
-
-    A rank is the rank of the first relevant document, and empty if this rank is above 100. If the
-    data have ids, columns have the ids of queries, of answers and of the texts at rank 1.
-    """
-    table: list[dict[str, Any]] = []
-    query_ids, ids = data.ids
-    for i, query in enumerate(data.queries):
-        row: dict[str, Any] = {"query_id": query_ids[i]} if ids else {}
-        row |= {"query": query}
-        row |= {"answer_ids": " | ".join(ids[place] for place in data.relevant[i])} if ids else {}
-        row |= {"answers": " | ".join(data.corpus[place] for place in data.relevant[i])}
-        for result in results:
-            rank, first = int(result.items["rank"][i]), int(result.items["first"][i])
-            row[f"rank: {result.name}"] = rank or ""
-            row |= {f"first_id: {result.name}": ids[first]} if ids else {}
-            row[f"first: {result.name}"] = data.corpus[first]
-        table.append(row)
-    return table
+def query_changes(results: Sequence[Result], data: RetrievalSet) -> list[dict[str, Any]]:
+    """Return how many queries each model ranks better or worse than the first, and which most."""
+    found = []
+    before, *inverse = (reciprocal(result.items["rank"]) for result in results)
+    for result, after in zip(results[1:], inverse, strict=True):
+        first = result.items["first"]
+        order = (after - before).argsort(kind="stable").tolist()
+        most = [i for i in order[:-4:-1] if after[i] > before[i]]
+        most += [i for i in order[:3] if after[i] < before[i]]
+        found.append(
+            {
+                "better": int((after > before).sum()),
+                "worse": int((after < before).sum()),
+                "most": [
+                    {
+                        "query": data.queries[i],
+                        "rank": [int(each.items["rank"][i]) for each in (results[0], result)],
+                        "first": data.corpus[first[i]],
+                        "answer": data.corpus[next(iter(data.relevant[i]))],
+                    }
+                    for i in most
+                ],
+            }
+        )
+    return found
 
 
 def _ndcg(gains: np.ndarray, relevant: Sequence[dict[int, float]]) -> np.ndarray:

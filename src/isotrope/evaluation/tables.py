@@ -8,6 +8,7 @@ import numpy as np
 from isotrope.core.legible import shortened
 from isotrope.core.result import Result
 from isotrope.core.table import TitledTable, table
+from isotrope.data.text.retrieval_sets import RetrievalSet
 from isotrope.measures.bootstrap import LEVEL, intervals, shown_p
 
 AVERAGES = {"average": "spearman", "transfer_average": "accuracy"}
@@ -200,3 +201,25 @@ def rows(result: Result) -> list[dict[str, Any]]:
             row |= {renamed.get(key, key): value for key, value in other.items()}
             table_rows.append(row | {"out_of": 100 if column["percent"] else 1})
     return table_rows
+
+
+def by_query(results: Sequence[Result], data: RetrievalSet) -> list[dict[str, Any]]:
+    """Return a list of dicts, one for each query: the rows of a table that compares models.
+
+    A rank is the rank of the first relevant document, and empty if this rank is above 100. If the
+    data have ids, columns have the ids of queries, of answers and of the texts at rank 1.
+    """
+    table: list[dict[str, Any]] = []
+    query_ids, ids = data.ids
+    for i, query in enumerate(data.queries):
+        row: dict[str, Any] = {"query_id": query_ids[i]} if ids else {}
+        row |= {"query": query}
+        row |= {"answer_ids": " | ".join(ids[place] for place in data.relevant[i])} if ids else {}
+        row |= {"answers": " | ".join(data.corpus[place] for place in data.relevant[i])}
+        for result in results:
+            rank, first = int(result.items["rank"][i]), int(result.items["first"][i])
+            row[f"rank: {result.name}"] = rank or ""
+            row |= {f"first_id: {result.name}": ids[first]} if ids else {}
+            row[f"first: {result.name}"] = data.corpus[first]
+        table.append(row)
+    return table
