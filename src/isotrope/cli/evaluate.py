@@ -2,7 +2,8 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -113,30 +114,32 @@ class EvaluateSettings(Evaluation):
     )
 
 
+@dataclass(frozen=True)
+class _Card:
+    """The model card to write: its file, and the position of its model among the models."""
+
+    file: Path
+    position: int
+
+
 def evaluate(settings: EvaluateSettings) -> int:
     """Evaluate, and print tables or JSON."""
     models = settings.compare or ([settings.model] if settings.model else [])
-    if not models:
-        raise SettingError(
-            "is missing", setting="model", remedy="name a model: isotrope evaluate MODEL --sts DIR"
-        )
-    if settings.compare and len(models) < 2:
-        raise SettingError("needs at least two models", setting="compare")
-    _check_data(models, settings)
-    for model in models:
-        if not is_bm25(model):
-            existing(model)
-    place, card = _card_of(models, settings)
+    _check_models(models, settings)
+    card = _find_card(models, settings) if settings.card else None
     for file in filter(None, (settings.csv, settings.queries)):  # before anything is scored
         check_outputs(file.parent, [file.name], [*settings.data.values()])
-    smaller = bool(settings.dimensions or settings.precision)
-    results = _smaller(models, settings) if smaller else _each(models, settings)
+    if settings.dimensions or settings.precision:
+        results = _score_smaller(models, settings)
+    else:
+        results = _score_each(models, settings)
     searched = None
     if settings.retrieval is not None:
         from isotrope.data.text.retrieval_sets import load_retrieval
 
         searched = load_retrieval(settings.retrieval, settings.columns, corpus=settings.corpus)
-    _tell_known(models, [] if searched is None else searched.queries)
+        for model in models:
+            _warn_if_known(model, searched.queries)
     result = results[0]
     if len(results) > 1:
         from isotrope.evaluation.compare import compare
@@ -150,72 +153,35 @@ def evaluate(settings: EvaluateSettings) -> int:
         from isotrope.evaluation.compare import named_apart
         from isotrope.evaluation.tables import by_query
 
-        of_queries = by_query(named_apart(results), searched)
-        write_text(settings.queries, csv_text([*of_queries[0]], (r.values() for r in of_queries)))
+        _write_csv(settings.queries, by_query(named_apart(results), searched))
     if card is not None:
         from isotrope.evaluation.tables import comparison
         from isotrope.training.card import add_scores
 
-        own = results[place]
-        scores = str(result) if result is own else comparison(result, queries=False)
-        add_scores(card, own, ", ".join(f"{k} {p.name}" for k, p in settings.data.items()), scores)
-        print(f"the scores are written to {card}", file=sys.stderr)
-    _show(result, settings)
+        scores = comparison(result, queries=False) if settings.compare else str(result)
+        data = ", ".join(f"{name} {path.name}" for name, path in settings.data.items())
+        add_scores(card.file, results[card.position], data, scores)
+        print(f"the scores are written to {card.file}", file=sys.stderr)
+    if settings.csv is not None:
+        from isotrope.evaluation.tables import rows
+
+        _write_csv(settings.csv, rows(result))
+    print(json.dumps(result.details, allow_nan=False) if settings.as_json else result)
     return 0
 
 
-def _tell_known(models: Sequence[str], queries: Sequence[str]) -> None:
-    """Warn if queries are in the data of a run, where scores are higher than on new queries."""
-    for model in models if queries else ():
-        if known := known_queries(RunFolder(model), queries):
-            print(
-                f"{model}: {known:,} of the {len(queries):,} queries are in the data of this run, "
-                "so the scores are higher than on new queries",
-                file=sys.stderr,
-            )
-
-
-def known_queries(run: RunFolder, queries: Sequence[str]) -> int:
-    """Count the queries that are the first text of a record in a run's training data.
-
-    Case and most punctuation are ignored. If another user or machine made the run, or a data file
-    is missing, the data are not read, and the result is 0.
-    """
-    from isotrope.data.schemas import read
-    from isotrope.data.sources import dataset_files
-    from isotrope.data.text.repeats import near_identical
-
-    settings = run.settings() if run.is_run and run.is_own else {}
-    files = [*chain.from_iterable(dataset_files(settings.get("files") or []).values())]
-    if not files or not all(Path(file).is_file() for file in files):
-        return 0
-    try:
-        columns, groups = settings.get("columns") or None, settings.get("groups")
-        scored = bool(settings.get("loss"))
-        reading = read(files, columns=columns, groups=groups, paired=False, scored=scored)
-        known = {near_identical(record.texts[0]) for record in islice(reading, _KNOWN)}
-    except InputError:  # the file has changed since the training; the scores are right all the same
-        return 0
-    return sum(near_identical(query) in known for query in queries)
-
-
-def _card_of(models: Sequence[str], settings: EvaluateSettings) -> tuple[int, Path | None]:
-    """Return the place of a model among ``models`` and its card; without ``--card``, None."""
-    if not settings.card:
-        return 0, None
-    cards = {
-        i: folder / "README.md"
-        for i, files in enumerate(map(RunFolder, models))
-        for folder in (files.path, files.model)
-        if (folder / "README.md").is_file() and (files.is_begun or not settings.compare)
-    }
-    if len(cards) != 1 or settings.dimensions or settings.precision:
+def _check_models(models: Sequence[str], settings: EvaluateSettings) -> None:
+    """Refuse missing models, names that look like missing paths, and missing data."""
+    if not models:
         raise SettingError(
-            "needs exactly one run among the models; without `--compare`, a model folder with a "
-            "README.md works too; leave out `--dimensions` and `--precision`",
-            setting="card",
+            "is missing", setting="model", remedy="name a model: isotrope evaluate MODEL --sts DIR"
         )
-    return next(iter(cards.items()))
+    if settings.compare and len(models) < 2:
+        raise SettingError("needs at least two models", setting="compare")
+    _check_data(models, settings)
+    for model in models:
+        if not is_bm25(model):
+            existing(model)
 
 
 def _check_data(models: Sequence[str], settings: EvaluateSettings) -> None:
@@ -236,7 +202,26 @@ def _check_data(models: Sequence[str], settings: EvaluateSettings) -> None:
         )
 
 
-def _smaller(models: Sequence[str], settings: EvaluateSettings) -> "list[Result]":
+def _find_card(models: Sequence[str], settings: EvaluateSettings) -> _Card:
+    """Return the one card that ``--card`` can mean: the README.md of a run or a model folder."""
+    cards = {}
+    for position, run in enumerate(map(RunFolder, models)):
+        if settings.compare and not run.is_begun:
+            continue
+        for folder in (run.path, run.model):  # if both have a card, it is that of the model
+            if (folder / "README.md").is_file():
+                cards[position] = _Card(folder / "README.md", position)
+    if len(cards) != 1 or settings.dimensions or settings.precision:
+        raise SettingError(
+            "needs exactly one run among the models; without `--compare`, a model folder with a "
+            "README.md works too; leave out `--dimensions` and `--precision`",
+            setting="card",
+        )
+    (card,) = cards.values()
+    return card
+
+
+def _score_smaller(models: Sequence[str], settings: EvaluateSettings) -> "list[Result]":
     """Score one model's full vectors, and shorter and less precise ones."""
     from isotrope.encoders.loading import load
     from isotrope.evaluation.embed import stored
@@ -248,39 +233,69 @@ def _smaller(models: Sequence[str], settings: EvaluateSettings) -> "list[Result]
     encoder = load(models[0], pooling=settings.pooling, device=settings.device)
     sizes = settings.dimensions, settings.precision
     forms = stored(encoder, *sizes, batch_size=settings.batch_size)
-    return [_evaluated(form, settings) for form in forms]
+    return [_score(form, settings) for form in forms]
 
 
-def _each(models: Sequence[str], settings: EvaluateSettings) -> "list[Result]":
+def _score_each(models: Sequence[str], settings: EvaluateSettings) -> "list[Result]":
     from isotrope.encoders.names import resolve
 
-    for model in models[1:] and models:  # a wrong name is an error before any model is scored
-        if not is_bm25(model):
-            resolve(model)
-    return [_evaluated(model, settings) for model in models]
+    if len(models) > 1:  # a wrong name is an error before any model is scored
+        for model in models:
+            if not is_bm25(model):
+                resolve(model)
+    return [_score(model, settings) for model in models]
 
 
-def _evaluated(model: "str | Encoder", settings: EvaluateSettings) -> "Result":
-    from isotrope.evaluation import evaluate
+def _score(model: "str | Encoder", settings: EvaluateSettings) -> "Result":
+    from isotrope.evaluation import evaluate as evaluate_model
 
     options = settings.model_dump(include={*Evaluation.model_fields})
-    both = not settings.knn and not settings.linear
-    return evaluate(
-        model, progress=True, **options | ({"knn": True, "linear": True} if both else {})
-    )
+    if not settings.knn and not settings.linear:
+        options |= {"knn": True, "linear": True}
+    return evaluate_model(model, progress=True, **options)
 
 
-def _show(result: "Result", settings: EvaluateSettings) -> None:
-    """Write the CSV file if requested, and print the scores."""
-    if settings.csv is not None:
-        from isotrope.evaluation.tables import rows
+def _warn_if_known(model: str, queries: Sequence[str]) -> None:
+    """Warn if queries are in the data of a run, where scores are higher than on new queries."""
+    if known := known_queries(RunFolder(model), queries):
+        print(
+            f"{model}: {known:,} of the {len(queries):,} queries are in the data of this run, "
+            "so the scores are higher than on new queries",
+            file=sys.stderr,
+        )
 
-        written = rows(result)
-        write_text(settings.csv, csv_text([*written[0]], (r.values() for r in written)))
-    if settings.as_json:
-        print(json.dumps(result.details, allow_nan=False))
-    else:
-        print(result)
+
+def known_queries(run: RunFolder, queries: Sequence[str]) -> int:
+    """Count the queries that are the first text of a record in a run's training data.
+
+    Case and most punctuation are ignored. If another user or machine made the run, or a data file
+    is missing, the data are not read, and the result is 0.
+    """
+    from isotrope.data.schemas import read
+    from isotrope.data.sources import dataset_files
+    from isotrope.data.text.repeats import near_identical
+
+    settings = run.settings() if run.is_run and run.is_own else {}
+    files = list(chain.from_iterable(dataset_files(settings.get("files") or []).values()))
+    if not files or not all(Path(file).is_file() for file in files):
+        return 0
+    try:
+        reading = read(
+            files,
+            columns=settings.get("columns") or None,
+            groups=settings.get("groups"),
+            paired=False,
+            scored=bool(settings.get("loss")),
+        )
+        known = {near_identical(record.texts[0]) for record in islice(reading, _KNOWN)}
+    except InputError:  # the file has changed since the training; the scores are right all the same
+        return 0
+    return sum(near_identical(query) in known for query in queries)
+
+
+def _write_csv(file: Path, rows: Sequence[Mapping[str, object]]) -> None:
+    """Write rows under the names of their columns; all rows have the columns of the first."""
+    write_text(file, csv_text([*rows[0]], (row.values() for row in rows)))
 
 
 run = Command(
