@@ -64,10 +64,11 @@ def retrieval(
         vectors = embed(encoder, texts, "queries and documents", batch_size=batch_size)
         queries, corpus = np.split(vectors, [len(data.queries)])
         places, _ = nearest_rows(queries, corpus, depth + bool(data.itself))
-    places = _without(places, data.itself)[:, :depth]
-    items = _scores(places, data.relevant, ks, depths)
+    places = _itself_last(places, data.itself)[:, :depth]
+    gains = _gains(places, data.relevant)
+    items = _scores(gains, data.relevant, ks, depths)
     values = {name: float(scores.mean()) for name, scores in items.items()}
-    items |= {"rank": _ranks(_gains(places, data.relevant) > 0), "first": places[:, 0]}
+    items |= {"rank": _first_ranks(gains > 0), "first": places[:, 0]}
     return Result(
         kind="retrieval",
         name=encoder_name(encoder),
@@ -85,6 +86,74 @@ def retrieval(
         provenance=provenance(),
         items=items,
     )
+
+
+def _check(data: RetrievalSet) -> None:
+    if not data.queries or not data.corpus:
+        raise InputError(
+            f"give queries and a corpus to search: found {len(data.queries)} queries and "
+            f"{len(data.corpus)} texts"
+        )
+    for i, row in enumerate(data.relevant):
+        if not any(gain > 0 for gain in row.values()):
+            raise InputError(f"remove query {i} ({data.queries[i]!r:.60}): it has no relevant text")
+
+
+def _itself_last(places: np.ndarray, itself: Mapping[int, int]) -> np.ndarray:
+    """Return the ranked places (n x k), where a document that is the query itself comes last."""
+    if not itself:
+        return places
+    query_place = np.full((len(places), 1), -1)
+    query_place[list(itself), 0] = list(itself.values())
+    order = np.argsort(places == query_place, axis=1, kind="stable")
+    return np.take_along_axis(places, order, axis=1)
+
+
+def _gains(places: np.ndarray, relevant: Sequence[dict[int, float]]) -> np.ndarray:
+    """Return the gain of each ranked document (n x k); 0 if it is not relevant."""
+    gains = np.zeros(places.shape)
+    for i, row in enumerate(relevant):
+        gains[i] = [row.get(place, 0.0) for place in places[i].tolist()]
+    return gains.clip(min=0)
+
+
+def _scores(
+    gains: np.ndarray,
+    relevant: Sequence[dict[int, float]],
+    ks: Sequence[int],
+    depths: Sequence[int],
+) -> dict[str, np.ndarray]:
+    """Return the values of each metric for all queries, from the gains in ranked order (n x k)."""
+    hits = gains > 0
+    count = np.array([sum(gain > 0 for gain in row.values()) for row in relevant])
+    return {
+        **{f"mrr@{k}": _reciprocal(_first_ranks(hits[:, :k])) for k in depths},
+        **{f"recall@{k}": hits[:, :k].sum(axis=1) / count for k in ks},
+        **{f"ndcg@{k}": _ndcg(gains[:, :k], relevant) for k in depths},
+    }
+
+
+def _first_ranks(hits: np.ndarray) -> np.ndarray:
+    """Return the rank of the first hit in each row (n x k of bool); 0 for a row without hits."""
+    return np.where(hits.any(axis=1), 1 + hits.argmax(axis=1), 0)
+
+
+def _reciprocal(ranks: np.ndarray) -> np.ndarray:
+    """Return 1/rank, or 0 if the rank is 0."""
+    return np.where(ranks > 0, 1 / np.maximum(ranks, 1), 0.0)
+
+
+def _ndcg(gains: np.ndarray, relevant: Sequence[dict[int, float]]) -> np.ndarray:
+    """Return the discounted gain of each ranking (n x k), divided by that of the best ranking.
+
+    A query has a relevant document (:func:`_check`), so no divisor is 0.
+    """
+    discount = 1 / np.log2(np.arange(2, gains.shape[1] + 2))
+    best = np.zeros_like(gains)
+    for i, row in enumerate(relevant):
+        ideal = sorted((gain for gain in row.values() if gain > 0), reverse=True)
+        best[i, : len(ideal)] = ideal[: gains.shape[1]]
+    return (gains @ discount) / (best @ discount)
 
 
 def retrieval_evaluation(
@@ -112,102 +181,35 @@ def own_prompts(encoder: Encoder) -> tuple[str, str]:
     return saved_prompts(encoder.model if isinstance(encoder, SentenceEncoder) else encoder)
 
 
-def _check(data: RetrievalSet) -> None:
-    if not data.queries or not data.corpus:
-        raise InputError(
-            f"give queries and a corpus to search: found {len(data.queries)} queries and "
-            f"{len(data.corpus)} texts"
-        )
-    for i, row in enumerate(data.relevant):
-        if not any(gain > 0 for gain in row.values()):
-            raise InputError(f"remove query {i} ({data.queries[i]!r:.60}): it has no relevant text")
-
-
-def _without(places: np.ndarray, itself: Mapping[int, int]) -> np.ndarray:
-    """Return the ranked places (n x k), where a document that is the query itself comes last."""
-    if not itself:
-        return places
-    query_place = np.full((len(places), 1), -1)
-    query_place[list(itself), 0] = list(itself.values())
-    order = np.argsort(places == query_place, axis=1, kind="stable")
-    return np.take_along_axis(places, order, axis=1)
-
-
-def _scores(
-    places: np.ndarray,
-    relevant: Sequence[dict[int, float]],
-    ks: Sequence[int],
-    depths: Sequence[int],
-) -> dict[str, np.ndarray]:
-    """Return the values of each metric for all queries, from the ranked places (n x k)."""
-    gains = _gains(places, relevant)
-    hits = gains > 0
-    count = np.array([sum(gain > 0 for gain in row.values()) for row in relevant])
-    return {
-        **{f"mrr@{k}": reciprocal(_ranks(hits[:, :k])) for k in depths},
-        **{f"recall@{k}": hits[:, :k].sum(axis=1) / count for k in ks},
-        **{f"ndcg@{k}": _ndcg(gains[:, :k], relevant) for k in depths},
-    }
-
-
-def _gains(places: np.ndarray, relevant: Sequence[dict[int, float]]) -> np.ndarray:
-    """Return the gain of each ranked document (n x k); 0 if it is not relevant."""
-    return np.array(
-        [
-            [row.get(int(place), 0.0) for place in retrieved]
-            for retrieved, row in zip(places, relevant, strict=True)
-        ]
-    ).clip(min=0)
-
-
-def _ranks(hits: np.ndarray) -> np.ndarray:
-    """Return the rank of the first hit in each row (n x k of bool); 0 for a row without hits."""
-    return np.where(hits.any(axis=1), 1 + hits.argmax(axis=1), 0)
-
-
-def reciprocal(ranks: np.ndarray) -> np.ndarray:
-    """Return 1/rank, or 0 if the rank is 0."""
-    return np.where(ranks > 0, 1 / np.maximum(ranks, 1), 0.0)
-
-
 def query_changes(results: Sequence[Result], data: RetrievalSet) -> list[dict[str, Any]]:
-    """Return how many queries each model ranks better or worse than the first, and which most."""
-    found = []
-    before, *inverse = (reciprocal(result.items["rank"]) for result in results)
-    for result, after in zip(results[1:], inverse, strict=True):
-        first = result.items["first"]
+    """Compare the rank of each query's answer between the first of some Results and the others.
+
+    Returns:
+        A dict for each Result after the first: ``better`` and ``worse`` count the queries whose
+        answer has a higher or a lower rank; ``most`` describes the three queries that rose most by
+        1/rank, and the three that fell most.
+    """
+    before, *others = (_reciprocal(result.items["rank"]) for result in results)
+    changes = []
+    for result, after in zip(results[1:], others, strict=True):
         order = (after - before).argsort(kind="stable").tolist()
-        most = [i for i in order[:-4:-1] if after[i] > before[i]]
-        most += [i for i in order[:3] if after[i] < before[i]]
-        found.append(
+        risen = [i for i in order[:-4:-1] if after[i] > before[i]]
+        fallen = [i for i in order[:3] if after[i] < before[i]]
+        most = [
             {
-                "better": int((after > before).sum()),
-                "worse": int((after < before).sum()),
-                "most": [
-                    {
-                        "query": data.queries[i],
-                        "rank": [int(each.items["rank"][i]) for each in (results[0], result)],
-                        "first": data.corpus[first[i]],
-                        "answer": data.corpus[next(iter(data.relevant[i]))],
-                    }
-                    for i in most
-                ],
+                "query": data.queries[i],
+                "rank": [int(each.items["rank"][i]) for each in (results[0], result)],
+                "first": data.corpus[result.items["first"][i]],
+                "answer": data.corpus[next(iter(data.relevant[i]))],
             }
-        )
-    return found
+            for i in (*risen, *fallen)
+        ]
+        better, worse = int((after > before).sum()), int((after < before).sum())
+        changes.append({"better": better, "worse": worse, "most": most})
+    return changes
 
 
-def _ndcg(gains: np.ndarray, relevant: Sequence[dict[int, float]]) -> np.ndarray:
-    """Return the discounted gain of each ranking (n x k), divided by that of the best ranking."""
-    discount = 1 / np.log2(np.arange(2, gains.shape[1] + 2))
-    best = np.zeros_like(gains)
-    for i, row in enumerate(relevant):
-        ideal = sorted((gain for gain in row.values() if gain > 0), reverse=True)
-        best[i, : len(ideal)] = ideal[: gains.shape[1]]
-    return (gains @ discount) / (best @ discount)
-
-
-def _package() -> ModuleType:
+def _bm25s() -> ModuleType:
     with needs_extra("bm25"):
         return importlib.import_module("bm25s")
 
@@ -222,7 +224,7 @@ class BM25:
 
     def fingerprint(self) -> str:
         """Return name and version of the library bm25s and the words, for stored scores."""
-        return f"bm25s-{_package().__version__}, {_WORD}"
+        return f"bm25s-{_bm25s().__version__}, {_WORD}"
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
         """Raise an error, because BM25 has no embeddings."""
@@ -233,16 +235,19 @@ class BM25:
 
         The best text comes first. If the corpus has fewer than ``top`` texts, all are returned.
         """
-        bm25s = _package()
+        bm25s = _bm25s()
         options = {"token_pattern": _WORD, "stopwords": [], "return_ids": False}
-        documents, asked = (
+        documents, searched = (
             bm25s.tokenize([*texts], show_progress=False, **options) for texts in (corpus, queries)
         )
-        ranking, none = bm25s.BM25(), np.zeros(len(documents), np.float32)
-        if some := any(documents):  # a text of signs has no words
-            ranking.index(documents, show_progress=False)
-        scored = (ranking.get_scores(words) if some and words else none for words in asked)
-        return np.stack([_highest(scores, min(top, len(corpus))) for scores in scored])
+        bm25, has_words = bm25s.BM25(), any(documents)  # a text of signs has no words
+        if has_words:
+            bm25.index(documents, show_progress=False)
+        ranked = []
+        for words in searched:
+            scores = bm25.get_scores(words) if has_words and words else np.zeros(len(corpus))
+            ranked.append(_highest(scores, min(top, len(corpus))))
+        return np.stack(ranked)
 
 
 def _highest(scores: np.ndarray, top: int) -> np.ndarray:
