@@ -17,7 +17,7 @@ from isotrope.evaluation.retrieval import (
     retrieval,
     retrieval_evaluation,
 )
-from isotrope.evaluation.tables import by_query
+from isotrope.evaluation.tables import query_rows
 
 from .conftest import Table
 from .test_nearest import brute_force
@@ -76,14 +76,14 @@ class TestMetrics:
         few = retrieval(Table(vectors), data, ks=(1,), depths=(4,))
         assert few.items["rank"].tolist() == [2, 6]
         assert few.items["mrr@4"].tolist() == [0.5, 0]
-        assert by_query([result, result], data)[1] == {
+        assert query_rows([result, result], data)[1] == {
             "query": "p",
             "answers": "c0",
             "rank: table": 6,
             "first: table": "c5",
         }
         named = replace(data, ids=(["Q", "P"], [f"C{i}" for i in range(6)]))
-        assert by_query([result], named)[0] == {
+        assert query_rows([result], named)[0] == {
             "query_id": "Q",
             "query": "q",
             "answer_ids": "C1 | C3",

@@ -151,9 +151,9 @@ def evaluate(settings: EvaluateSettings) -> int:
             result.details["queries"] = query_changes(results, searched)
     if settings.queries is not None and searched is not None:
         from isotrope.evaluation.compare import named_apart
-        from isotrope.evaluation.tables import by_query
+        from isotrope.evaluation.tables import query_rows
 
-        _write_csv(settings.queries, by_query(named_apart(results), searched))
+        _write_csv(settings.queries, query_rows(named_apart(results), searched))
     if card is not None:
         from isotrope.evaluation.tables import comparison
         from isotrope.training.card import add_scores
@@ -163,9 +163,9 @@ def evaluate(settings: EvaluateSettings) -> int:
         add_scores(card.file, results[card.position], data, scores)
         print(f"the scores are written to {card.file}", file=sys.stderr)
     if settings.csv is not None:
-        from isotrope.evaluation.tables import rows
+        from isotrope.evaluation.tables import csv_rows
 
-        _write_csv(settings.csv, rows(result))
+        _write_csv(settings.csv, csv_rows(result))
     print(json.dumps(result.details, allow_nan=False) if settings.as_json else result)
     return 0
 

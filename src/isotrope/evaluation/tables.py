@@ -34,38 +34,63 @@ def tables(result: Result) -> str:
     sphere = {k: dev["STS-B"][k] for k in ("alignment", "uniformity")} if "STS-B" in dev else {}
     measures = ", ".join(f"{k} {v:.4f}" for k, v in sphere.items() if v is not None)
     parts = [
-        _row('Spearman x 100, "all"', tasks, "spearman", details.get("average")),
-        _row("Spearman x 100, dev split", dev, "spearman", None),
+        _task_row('Spearman x 100, "all"', tasks, "spearman", details.get("average")),
+        _task_row("Spearman x 100, dev split", dev, "spearman", None),
         f"STS-B dev: {measures}" if sphere else "",
-        _row(
+        _task_row(
             f"accuracy in percent ({details.get('mode')} mode)",
             tasks,
             "accuracy",
             details.get("transfer_average"),
         ),
-        *(_listed(kind, result) for kind in result.kind.split("+") if kind in details),
+        *(_metrics_of(kind, result) for kind in result.kind.split("+") if kind in details),
     ]
     return "\n\n".join(filter(None, parts))
 
 
-def _listed(kind: str, result: Result) -> str:
-    """Return the scores of one kind, one on each line; below them, remarks on the data."""
-    details, shown, items = result.details[kind], {}, {}
-    for name, value in details.items():
+def _task_row(title: str, tasks: Mapping[str, Any], score: str, average: float | None) -> str:
+    """Return a table with one row of scores under the names of their tasks; empty without any."""
+    values = {
+        f"{name} {scores['split']}" if scores.get("dev") else name: scores[score]
+        for name, scores in tasks.items()
+        if score in scores
+    }
+    if values and average is not None:
+        values["average"] = average
+    row = [f"{value:.2f}" for value in values.values()]
+    return str(TitledTable(title, "", list(values), [row])) if values else ""
+
+
+def _metrics_of(kind: str, result: Result) -> str:
+    """Return the metrics of one kind, one on each line; below them, remarks on the data."""
+    values: dict[str, float] = {}
+    items: dict[str, np.ndarray] = {}
+    for name, value in result.details[kind].items():
+        # the details have settings and counts too; a metric may have the kind before its name
         metric = next((m for m in (name, f"{kind}_{name}") if m in result.metrics), None)
         if value is not None and metric is not None:
-            shown[name] = [value]
+            values[name] = value
             if metric in result.items:
                 items[name] = result.items[metric]
-    bounds_of = intervals(np.stack(list(items.values()))) if items else []
-    for name, bounds in zip(items, bounds_of, strict=True):
-        shown[name] += bounds.values()
-    values = [[name, *(f"{100 * number:.2f}" for number in row)] for name, row in shown.items()]
-    width = max((len(row) for row in values), default=2)
-    filled = [[*row, *["-"] * (width - len(row))] for row in values]
-    lines = [table([kind, "x 100", "from", "to"][:width], filled)]
-    if width > 2:
+    ends: dict[str, list[str]] = {}
+    if items:
+        bounds = intervals(np.stack(list(items.values())))
+        for name, of_name in zip(items, bounds, strict=True):
+            ends[name] = [f"{100 * end:.2f}" for end in of_name.values()]
+    headings = [kind, "x 100", *(["from", "to"] if ends else [])]
+    rows = []
+    for name, value in values.items():
+        without = ["-", "-"] if ends else []
+        rows.append([name, f"{100 * value:.2f}", *ends.get(name, without)])
+    lines = [table(headings, rows)]
+    if ends:
         lines.append(f"from, to: ends of the {LEVEL:.0%} interval, by a bootstrap of scored items")
+    return "\n".join([*lines, *_remarks(result.details[kind])])
+
+
+def _remarks(details: Mapping[str, Any]) -> list[str]:
+    """Return lines on labelled data that make a score lower or higher than it would be."""
+    lines = []
     if unseen := details.get("unseen"):
         lines.append(
             f"{unseen:,} of {details['test']:,} test examples count as wrong, because the training "
@@ -81,20 +106,7 @@ def _listed(kind: str, result: Result) -> str:
             f"all {details['k']:,} training examples vote, because there are fewer than "
             f"{details['k_asked']:,}"
         )
-    return "\n".join(lines)
-
-
-def _row(title: str, tasks: Mapping[str, Any], score: str, average: float | None) -> str:
-    """Return a table with one row of scores under the names of their tasks; empty without any."""
-    values = {
-        f"{name} {scores['split']}" if scores.get("dev") else name: scores[score]
-        for name, scores in tasks.items()
-        if score in scores
-    }
-    if values and average is not None:
-        values["average"] = average
-    row = [f"{value:.2f}" for value in values.values()]
-    return str(TitledTable(title, "", list(values), [row])) if values else ""
+    return lines
 
 
 def comparison(result: Result, *, queries: bool = True) -> str:
@@ -102,86 +114,111 @@ def comparison(result: Result, *, queries: bool = True) -> str:
 
     For retrieval, ``queries=True`` adds the queries whose answers moved most in the ranking.
     """
-    details, every = result.details, rows(result)
-    columns, models, interval = details["columns"], details["models"], ["difference", "from", "to"]
-    titles = {n: (n, "" if n == c["metric"] else c["metric"]) for n, c in columns.items()}
-    of_models = [every[i :: len(models)] for i in range(len(models))]  # ordered by task
-    side_by_side = [
-        [own[0]["model"], *(_number(r, "value", columns, "-") + " *"[r["best"]] for r in own)]
-        for own in of_models
+    details = result.details
+    first, *others = details["models"]
+    of_models: dict[str, list[dict[str, Any]]] = {}
+    for row in csv_rows(result):
+        of_models.setdefault(row["model"], []).append(row)
+    lines = [
+        _side_by_side(of_models),
+        "* the best of a column; scores are out of 100",
+        *(
+            f"the same weights: {', '.join(details['models'][i] for i in places)}"
+            for places in details["same_weights"]
+        ),
+        "",
+        f"{_differences(first, [row for name in others for row in of_models[name]])}",
+        "",
+        *(_summed_up(of_models[name], first) for name in others),
     ]
-    differences = [
+    if others[1:] and queries:
+        lines.append(
+            "these are the differences from the first model; for those from another one, name it "
+            "first; the stored scores are used again"
+        )
+    lines += [
+        f"from, to: {details['level']:.0%} interval of the difference, by a paired bootstrap over "
+        f"the scored items ({details['resamples']:,} resamples, seed {details['seed']})",
+        f"p: corrected by Holm's method for {details['comparisons']} comparisons; noise: p above "
+        f"{1 - details['level']:.2f}; variation between training seeds is not included",
+    ]
+    return "\n".join([*lines, *(_won_and_lost(details) if queries else ())])
+
+
+def _side_by_side(of_models: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+    """Return a table with a row for each model and a column for each score."""
+    first = next(iter(of_models.values()))
+    lines = []
+    for name, scores in of_models.items():
+        cells = [_number(row, "value", "-") + ("*" if row["best"] else " ") for row in scores]
+        lines.append([name, *cells])
+    return table(["model", *(_heading(row, "\n") for row in first)], lines)
+
+
+def _differences(first: str, rows: Sequence[Mapping[str, Any]]) -> TitledTable:
+    """Return the table of the differences from the model ``first``, a row for each score."""
+    interval = ("difference", "from", "to")
+    cells = [
         [
             row["model"],
-            " ".join(titles[row["task"]]).strip(),
-            *(_number(row, key, columns, "+") for key in interval),
+            _heading(row, " "),
+            *(_number(row, key, "+") for key in interval),
             shown_p(row["p"]),
             row["verdict"],
         ]
-        for own in of_models[1:]
-        for row in own
+        for row in rows
     ]
-    named = ["model", "task", *interval, "p", "verdict"]
-    changed = TitledTable(f"differences from {models[0]}", "", named, differences)
-    heads = ["\n".join(title).strip() for title in titles.values()]
-    further = (
-        "these are the differences from the first model; for those from another one, name it "
-        "first; the stored scores are used again\n"
-        if len(models) > 2 and queries
-        else ""
-    )
-    same = "".join(
-        f"the same weights: {', '.join(models[i] for i in places)}\n"
-        for places in details["same_weights"]
-    )
-    return (
-        f"{table(['model', *heads], side_by_side)}\n* the best of a column; scores are out of 100\n"
-        f"{same}\n"
-        f"{changed}\n\n{''.join(_summed_up(own, models[0]) for own in of_models[1:])}{further}"
-        f"from, to: {details['level']:.0%} interval of the difference, by a paired bootstrap over "
-        f"the scored items ({details['resamples']:,} resamples, seed {details['seed']})\n"
-        f"p: corrected by Holm's method for {details['comparisons']} comparisons; noise: p above "
-        f"{1 - details['level']:.2f}; variation between training seeds is not included"
-        f"{_won_and_lost(details) if queries else ''}"
-    )
+    headings = ["model", "task", *interval, "p", "verdict"]
+    return TitledTable(f"differences from {first}", "", headings, cells)
+
+
+def _heading(row: Mapping[str, Any], between: str) -> str:
+    """Return the task and the metric of a score; the task alone if it has the metric's name."""
+    task, metric = row["task"], row["metric"]
+    return str(task) if task == metric else f"{task}{between}{metric}"
+
+
+def _number(row: Mapping[str, Any], key: str, sign: str) -> str:
+    """Format a number out of 100, with two decimals."""
+    value = row[key] if row["out_of"] == 100 else 100 * row[key]
+    return f"{value:{sign}.2f}"
 
 
 def _summed_up(rows: Sequence[Mapping[str, Any]], first: str) -> str:
     """Return a line on how many scores of a model are higher or lower than those of the first."""
-    found = [row["verdict"] for row in rows]
-    higher, lower, noise = (found.count(verdict) for verdict in ("higher", "lower", "noise"))
+    verdicts = [row["verdict"] for row in rows]
+    higher, lower, noise = (verdicts.count(verdict) for verdict in ("higher", "lower", "noise"))
     return (
-        f"of the {len(found)} scores of {rows[0]['model']}, {higher} are higher than those of "
-        f"{first}, {lower} are lower, and {noise} are within noise\n"
+        f"of the {len(rows)} scores of {rows[0]['model']}, {higher} are higher than those of "
+        f"{first}, {lower} are lower, and {noise} are within noise"
     )
 
 
-def _won_and_lost(details: Mapping[str, Any]) -> str:
+def _won_and_lost(details: Mapping[str, Any]) -> list[str]:
     """Return lines on the queries that each model ranks better or worse than the first."""
     first, *others = details["models"]
     lines = []
-    for name, of in zip(others, details.get("queries", ()), strict=False):
-        lines.append(
-            f"\n\n{name} ranks the answers of {of['better']:,} queries higher than {first}, and of "
-            f"{of['worse']:,} lower; ranks of the answer, by the change of 1/rank:"
-        )
-        for each in of["most"]:
-            old, new = (f"{rank}" if rank else "above 100" for rank in each["rank"])
-            lines.append(f"\n  {old} to {new}: {shortened(each['query'])}")
-            if each["rank"][1] != 1:
-                lines.append(f"\n      now first: {shortened(each['first'])}")
-                lines.append(f"\n      answer:    {shortened(each['answer'])}")
-    return "".join(lines)
+    for name, changes in zip(others, details.get("queries", ()), strict=False):
+        lines += [
+            "",
+            f"{name} ranks the answers of {changes['better']:,} queries higher than {first}, and "
+            f"of {changes['worse']:,} lower; ranks of the answer, by the change of 1/rank:",
+        ]
+        for query in changes["most"]:
+            old, new = (f"{rank}" if rank else "above 100" for rank in query["rank"])
+            lines.append(f"  {old} to {new}: {shortened(query['query'])}")
+            if new != "1":
+                lines.append(f"      now first: {shortened(query['first'])}")
+                lines.append(f"      answer:    {shortened(query['answer'])}")
+    return lines
 
 
-def _number(row: Mapping[str, Any], key: str, columns: Mapping[str, Any], sign: str) -> str:
-    """Format a number out of 100, with two decimals."""
-    value = row[key] if columns[row["task"]]["percent"] else 100 * row[key]
-    return f"{value:{sign}.2f}"
+def csv_rows(result: Result) -> list[dict[str, Any]]:
+    """Return the rows of the CSV file: a dict from column to value for each score of a model.
 
-
-def rows(result: Result) -> list[dict[str, Any]]:
-    """Return the rows of the CSV file: a dict from column to value for each score of a model."""
+    In a comparison, the rows of one task follow each other, in the order of the models. The first
+    model has no difference, interval, p-value and verdict: they are None.
+    """
     if result.kind != "comparison":
         return [
             {
@@ -192,34 +229,38 @@ def rows(result: Result) -> list[dict[str, Any]]:
             }
             for name, value in result.metrics.items()
         ]
-    table_rows: list[dict[str, Any]] = []
+    renamed = {"value": "difference", "low": "from", "high": "to"}
+    rows: list[dict[str, Any]] = []
     for task, column in result.details["columns"].items():
-        for i, name in enumerate(result.details["models"]):
-            row = {"model": name, "task": task, "metric": column["metric"], **column["models"][i]}
-            other = column["differences"][i - 1] if i else dict.fromkeys(column["differences"][0])
-            renamed = {"value": "difference", "low": "from", "high": "to"}
-            row |= {renamed.get(key, key): value for key, value in other.items()}
-            table_rows.append(row | {"out_of": 100 if column["percent"] else 1})
-    return table_rows
+        nothing = dict.fromkeys(column["differences"][0])
+        differences = [nothing, *column["differences"]]
+        models = zip(result.details["models"], column["models"], differences, strict=True)
+        for name, own, difference in models:
+            row = {"model": name, "task": task, "metric": column["metric"], **own}
+            row |= {renamed.get(key, key): value for key, value in difference.items()}
+            rows.append(row | {"out_of": 100 if column["percent"] else 1})
+    return rows
 
 
-def by_query(results: Sequence[Result], data: RetrievalSet) -> list[dict[str, Any]]:
-    """Return a list of dicts, one for each query: the rows of a table that compares models.
+def query_rows(results: Sequence[Result], data: RetrievalSet) -> list[dict[str, Any]]:
+    """Return the rows of the CSV file of queries: a dict from column to value for each query.
 
     A rank is the rank of the first relevant document, and empty if this rank is above 100. If the
     data have ids, columns have the ids of queries, of answers and of the texts at rank 1.
     """
-    table: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     query_ids, ids = data.ids
     for i, query in enumerate(data.queries):
         row: dict[str, Any] = {"query_id": query_ids[i]} if ids else {}
-        row |= {"query": query}
-        row |= {"answer_ids": " | ".join(ids[place] for place in data.relevant[i])} if ids else {}
-        row |= {"answers": " | ".join(data.corpus[place] for place in data.relevant[i])}
+        row["query"] = query
+        if ids:
+            row["answer_ids"] = " | ".join(ids[place] for place in data.relevant[i])
+        row["answers"] = " | ".join(data.corpus[place] for place in data.relevant[i])
         for result in results:
             rank, first = int(result.items["rank"][i]), int(result.items["first"][i])
             row[f"rank: {result.name}"] = rank or ""
-            row |= {f"first_id: {result.name}": ids[first]} if ids else {}
+            if ids:
+                row[f"first_id: {result.name}"] = ids[first]
             row[f"first: {result.name}"] = data.corpus[first]
-        table.append(row)
-    return table
+        rows.append(row)
+    return rows
