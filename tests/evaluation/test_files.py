@@ -84,7 +84,8 @@ def test_a_worker_loads_a_model_that_was_replaced_again(tmp_path: Path) -> None:
         encoder = SentenceEncoder.scratch(TEXTS, seed=seed)
         encoder.save(folder)
         how = {"batch_size": 8}
-        rows.append(files._block(0, folder, None, "cpu", encoder.fingerprint(), TEXTS, how))
+        source = files._Source(folder, None, "cpu", encoder.fingerprint())
+        rows.append(files._encode_block(0, source, TEXTS, how))
         np.testing.assert_allclose(rows[-1], encoder.encode(TEXTS), atol=1e-6)
     assert not np.allclose(*rows)
 
@@ -104,8 +105,8 @@ def test_a_killed_process_is_named_and_the_rows_before_it_are_kept(
     model: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "_BLOCK", 5)
-    block = files._block
-    monkeypatch.setattr(files, "_block", functools.partial(_killed_at, 3, block))
+    block = files._encode_block
+    monkeypatch.setattr(files, "_encode_block", functools.partial(_killed_at, 3, block))
     with pytest.raises(InputError, match="fewer jobs"):
         files.encode_file(model, corpus, tmp_path / "out.npy", device="cpu", jobs=2)
     monkeypatch.undo()
@@ -206,7 +207,7 @@ def test_stored_embeddings_are_used_and_recognised(
     stored = tmp_path / "out.npy"
     files.encode_file(model, corpus, stored, device="cpu")
     fresh = files.search(model, corpus, TEXTS[3], device="cpu")
-    monkeypatch.setattr(files, "_HELD_AGAINST", 2)
+    monkeypatch.setattr(files, "_COMPARED", 2)
     encoded: list[str] = []
     encode = SentenceEncoder.encode
 

@@ -177,9 +177,13 @@ def _text_tasks(settings: Evaluation, *, progress: bool) -> list[Task]:
         where = (settings.retrieval, settings.columns, settings.corpus)
         tasks += retrieval_tasks(*where, progress=progress, batch_size=batch_size)
     if settings.labels is not None:
-        kinds = {"knn": settings.knn, "linear": settings.linear}
-        parts = (settings.labels, settings.labels_test)
-        tasks += labelled_tasks(*parts, **kinds, batch_size=batch_size)
+        tasks += labelled_tasks(
+            settings.labels,
+            settings.labels_test,
+            knn=settings.knn,
+            linear=settings.linear,
+            batch_size=batch_size,
+        )
     if not tasks:
         raise InputError(
             "give data to evaluate on: `--sts DIR`, `--transfer DIR`, `--retrieval DIR` or "

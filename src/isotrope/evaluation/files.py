@@ -7,11 +7,12 @@ import io
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import IO, Any, NamedTuple, overload
 
 import numpy as np
 import torch
@@ -45,8 +46,10 @@ from isotrope.evaluation.retrieval import own_prompts
 Model = str | os.PathLike[str] | Encoder
 Corpus = str | Path | Sequence[str] | np.ndarray
 
+logger = logging.getLogger(__name__)
+
 _BLOCK = 5_000  # number of texts encoded, and of rows written or checked, at a time
-_HELD_AGAINST = 8  # number of texts that are encoded again to check stored embeddings
+_COMPARED = 8  # number of texts that are encoded again to check stored embeddings
 _SAME = 0.999  # least cosine of two encodings of one text (on other devices, in other batches)
 _PICTURES = 1024  # pictures encoded at a time
 
@@ -67,16 +70,6 @@ class Hit(NamedTuple):
     text: str
 
 
-def _records(file: Path, columns: Sequence[str] | None) -> Reading:
-    """Return the single texts of a file."""
-    reading = read([Path(file)], columns=columns or None, paired=False, scored=True, choose=1)
-    reading.ids = True
-    if len(next(iter(reading)).texts) != 1:
-        name = reading.names[1]
-        raise InputError(f"choose a column, for example `--columns {name}`: {file} holds pairs")
-    return reading
-
-
 def encode_file(
     model: str | Path, file: Path, output: Path, *, progress: bool = False, **options: Any
 ) -> tuple[int, int]:
@@ -94,80 +87,114 @@ def encode_file(
         The number n of embeddings, and their dimension d.
     """
     settings = Encoding.read(options)
-    pooling, device, jobs = settings.pooling, settings.device, settings.jobs
-    if Path(output).suffix != ".npy":
+    output = Path(output)
+    if output.suffix != ".npy":
         raise InputError(f"output {output} must end in .npy")
-    check_outputs(Path(output).parent, [Path(output).name])
+    check_outputs(output.parent, [output.name])
     if takes_images(model, ask_hub=True):
         settings.check_used(pictures=True)
+        normalize, device = settings.normalize, settings.device
         return encode_pictures(
-            model, file, output, normalize=settings.normalize, device=device, progress=progress
+            model, file, output, normalize=normalize, device=device, progress=progress
         )
-    reading = _records(file, settings.columns)
-    count, read_before = 0, hashlib.blake2b(digest_size=8)
+    reading = _single_texts(file, settings.columns)
+    count, digest = 0, hashlib.blake2b(digest_size=8)
     for record in reading:
         count += 1
-        read_before.update(record.texts[0].encode("utf-8", "surrogatepass") + b"\0")
+        digest.update(record.texts[0].encode("utf-8", "surrogatepass") + b"\0")
     print(reading, file=sys.stderr)
-    encoder = SentenceEncoder.load(model, pooling=pooling, device=device)
-    _, before = _prompts(encoder, "", settings.prompt)
-    texts = (before + record.texts[0] for record in reading)
-    shape, head = (count, encoder.dimension), io.BytesIO()
-    np.lib.format.write_array_header_1_0(
-        head, {"descr": "<f4", "fortran_order": False, "shape": shape}
-    )
-    version = encoder.fingerprint()
-    about = fingerprint(version, read_before.digest(), before, settings.normalize)
-    kept = Path(output).with_name(f".{Path(output).name}.{about[:8]}")
-    with exclusive_lock(kept, f"encoding to {output}"), os_errors_as_input_errors(kept):
+    encoder = SentenceEncoder.load(model, pooling=settings.pooling, device=settings.device)
+    _, prompt = _prompts(encoder, "", settings.prompt)
+    source = _Source(model, settings.pooling, settings.device, encoder.fingerprint())
+    texts = (prompt + record.texts[0] for record in reading)
+    shape = (count, encoder.dimension)
+    about = fingerprint(source.fingerprint, digest.digest(), prompt, settings.normalize)
+    unfinished = output.with_name(f".{output.name}.{about[:8]}")
+    with exclusive_lock(unfinished, f"encoding to {output}"), os_errors_as_input_errors(unfinished):
         # no memory map: on a full disk, writing to it ends the process (bus error)
-        with open_own(kept / "rows.npy", "ab") as handle:
-            size = len(head.getvalue())
-            done = max(0, handle.tell() - size) // (4 * encoder.dimension * _BLOCK) * _BLOCK
-            handle.truncate(size + 4 * encoder.dimension * done if done else 0)
-            if done:
-                print(f"continues after {done:,} texts", file=sys.stderr)
-            else:
-                handle.write(head.getvalue())
-            rest = islice(texts, done, None)
-            blocks = iter(lambda: list(islice(rest, _BLOCK)), [])
-            how = settings.model_dump(include={"normalize", "batch_size"})
-            inner = progress and jobs == 1 and count <= _BLOCK  # the encoder shows its own progress
-            how |= {"progress": inner}
+        with open_own(unfinished / "rows.npy", "ab") as matrix:
+            done = _continue_matrix(matrix, shape)
+            blocks = _blocks(islice(texts, done, None))
+            in_process = settings.jobs == 1
+            inner = progress and in_process and count <= _BLOCK  # the encoder shows its own bar
+            how = {**settings.model_dump(include={"normalize", "batch_size"}), "progress": inner}
+            encoded = (
+                (encoder.encode(block, **how) for block in blocks)
+                if in_process
+                else _encode_in_processes(source, blocks, how, settings.jobs)
+            )
             with bar(count - done, "encode", "texts", show=progress and not inner) as show:
-                for rows in (
-                    (encoder.encode(block, **how) for block in blocks)
-                    if jobs == 1
-                    else _side_by_side((model, pooling, device, version), blocks, how, jobs)
-                ):
-                    handle.write(rows.astype("<f4", copy=False).tobytes())
-                    handle.flush()
+                for rows in encoded:
+                    matrix.write(rows.astype("<f4", copy=False).tobytes())
+                    matrix.flush()
                     show(len(rows))
-        with atomic_replace(Path(output)) as temporary:
-            (kept / "rows.npy").replace(temporary)
-    _remove_rows(Path(output))
+        with atomic_replace(output) as temporary:
+            (unfinished / "rows.npy").replace(temporary)
+    _remove_unfinished(output)
     return shape
 
 
-def _remove_rows(output: Path) -> None:
+def _single_texts(file: Path, columns: Sequence[str] | None) -> Reading:
+    """Return the texts of a file that has one text, not a pair, in each record."""
+    reading = read([Path(file)], columns=columns or None, paired=False, scored=True, choose=1)
+    reading.ids = True
+    if len(next(iter(reading)).texts) != 1:
+        name = reading.names[1]
+        raise InputError(f"choose a column, for example `--columns {name}`: {file} holds pairs")
+    return reading
+
+
+def _continue_matrix(matrix: IO[bytes], shape: tuple[int, int]) -> int:
+    """Write the header of an .npy file unless it has rows already; return the number of its rows.
+
+    Rows after the last whole block are removed: an interruption may have cut them.
+    """
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": "<f4", "fortran_order": False, "shape": shape}
+    )
+    start, row_size = len(header.getvalue()), 4 * shape[1]
+    done = max(0, matrix.tell() - start) // (row_size * _BLOCK) * _BLOCK
+    matrix.truncate(start + row_size * done if done else 0)
+    if done:
+        print(f"continues after {done:,} texts", file=sys.stderr)
+    else:
+        matrix.write(header.getvalue())
+    return done
+
+
+def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
+    remaining = iter(texts)
+    while block := list(islice(remaining, _BLOCK)):
+        yield block
+
+
+def _remove_unfinished(output: Path) -> None:
     """Remove the hidden folders of all calls for an output, except of those that still run."""
     for folder in output.parent.glob(f".{glob.escape(output.name)}.{'[0-9a-f]' * 8}"):
         with suppress(InputError), exclusive_lock(folder, "encoding"):
             remove(folder)
 
 
-def _side_by_side(
-    which: tuple[str | Path, str | None, str, str],
-    blocks: Iterator[list[str]],
-    how: dict[str, Any],
-    jobs: int,
+@dataclass(frozen=True)
+class _Source:
+    """What a worker process loads; a folder with another fingerprint is loaded again."""
+
+    model: str | Path
+    pooling: str | None
+    device: str
+    fingerprint: str
+
+
+def _encode_in_processes(
+    source: _Source, blocks: Iterator[list[str]], how: dict[str, Any], jobs: int
 ) -> Iterator[np.ndarray]:
     """Encode blocks in several processes; yield the embeddings of each block, in order."""
     import joblib
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
     parallel = joblib.Parallel(n_jobs=jobs, pre_dispatch="1.5*n_jobs", return_as="generator")
-    calls = (joblib.delayed(_block)(i, *which, block, how) for i, block in enumerate(blocks))
+    calls = (joblib.delayed(_encode_block)(i, source, block, how) for i, block in enumerate(blocks))
     try:
         yield from parallel(calls)
     except TerminatedWorkerError as error:
@@ -177,28 +204,111 @@ def _side_by_side(
         ) from error
 
 
-def _block(
-    place: int,
-    model: str | Path,
-    pooling: str | None,
-    device: str,
-    version: str,
-    block: list[str],
-    how: dict[str, Any],
+_first_block: list[int] = []  # in a worker process: the number of the first block it encodes
+
+
+def _encode_block(
+    number: int, source: _Source, block: list[str], how: dict[str, Any]
 ) -> np.ndarray:
-    """Encode a block in a worker process, which keeps the model for its next blocks."""
-    gpus = torch.cuda.device_count() if device in ("auto", "cuda") else 0
-    where = f"cuda:{_first.setdefault('block', place) % gpus}" if gpus else device
-    return _kept(model, pooling, where, version).encode(block, **how)
-
-
-_first: dict[str, int] = {}  # the first block of this worker decides on which GPU it encodes
+    """Encode a block in a worker process, which keeps its model and its GPU for its next blocks."""
+    gpus = torch.cuda.device_count() if source.device in ("auto", "cuda") else 0
+    if gpus:
+        if not _first_block:
+            _first_block.append(number)
+        source = replace(source, device=f"cuda:{_first_block[0] % gpus}")
+    return _loaded(source).encode(block, **how)
 
 
 @functools.lru_cache(maxsize=8)
-def _kept(model: str | Path, pooling: str | None, device: str, version: str) -> SentenceEncoder:
-    """Return a model; a folder of another ``version``, a fingerprint, is loaded again."""
-    return SentenceEncoder.load(model, pooling=pooling, device=device)
+def _loaded(source: _Source) -> SentenceEncoder:
+    return SentenceEncoder.load(source.model, pooling=source.pooling, device=source.device)
+
+
+def encode_pictures(
+    model: str | Path,
+    folder: Path,
+    output: Path,
+    *,
+    normalize: bool = False,
+    device: str = "auto",
+    progress: bool = False,
+) -> tuple[int, int]:
+    """Write the embeddings of the pictures below ``folder`` to ``output`` (.npy, n x d float32).
+
+    A text file with the name of ``output`` and the suffix .txt lists the paths of the n pictures.
+    Unreadable pictures are skipped; a warning gives their number and an example.
+
+    Returns:
+        The number n of embeddings, and their dimension d.
+    """
+    output = Path(output)
+    names = pictures_below(folder)
+    if broken := [name for name in names if "\n" in name or "\r" in name]:
+        raise InputError(
+            f"{place(folder)}: rename {broken[0]!r}: its name has a line break, but the list of "
+            "pictures has one name on each line"
+        )
+    encoder = ImageEncoder.load(model, device=device)
+    encoded, rows = _encode_readable(encoder, folder, names, normalize=normalize, progress=progress)
+    # surrogateescape writes the bytes of each name as the file system has them
+    listed = "".join(f"{name}\n" for name in encoded).encode("utf-8", "surrogateescape")
+    files = [output.name, output.with_suffix(".txt").name]
+    with replace_together(output.parent, files) as new:
+        np.save(new / files[0], rows)
+        (new / files[1]).write_bytes(listed)
+    return rows.shape
+
+
+def pictures_below(folder: Path) -> list[str]:
+    """Return the sorted relative paths of the pictures in a folder and its subfolders.
+
+    As in training, links are followed and hidden files are ignored.
+    """
+    if not Path(folder).is_dir():
+        raise InputError(
+            f"give a folder of pictures, which an image encoder needs: {folder} is not a folder"
+        )
+    pictures = sorted(below(Path(folder)))
+    if not pictures:
+        raise InputError(
+            f"give a folder with pictures ({', '.join(SUFFIXES)}); found none in {folder}"
+        )
+    return pictures
+
+
+def _encode_readable(
+    encoder: ImageEncoder,
+    folder: Path,
+    names: list[str],
+    *,
+    normalize: bool = False,
+    progress: bool = False,
+) -> tuple[list[str], NDArray[np.float32]]:
+    """Return names and embeddings of the readable pictures; log a warning on the others."""
+    encoded: list[str] = []
+    broken: list[str] = []
+    blocks = []
+    for first in range(0, len(names), _PICTURES):
+        pixels = []
+        for name in names[first : first + _PICTURES]:
+            try:
+                pixels.append(square(Path(folder) / name, encoder.image_size))
+            except Unreadable as error:
+                broken.append(str(error))
+            else:
+                encoded.append(name)
+        if pixels:
+            rows = encoder.encode(np.stack(pixels), normalize=normalize, progress=progress)
+            blocks.append(rows)
+    if not blocks:
+        raise InputError(
+            f"{place(folder)}: copy the pictures again, because none of {len(names):,} can be "
+            f"read; the first: {broken[0]}"
+        )
+    if broken:
+        count = f"{len(broken):,} of {len(names):,}"
+        logger.warning("left out %s pictures that cannot be read; the first: %s", count, broken[0])
+    return encoded, np.concatenate(blocks)
 
 
 @overload
@@ -238,59 +348,71 @@ def search(
             finite, or are of another model or other texts; the model or the file cannot be read.
     """
     settings = Search.read(options)
-    device, own = settings.device, (settings.query_prompt, settings.passage_prompt)
-    given = "file" if isinstance(corpus, (str, Path)) else "texts"
-    settings.check_used(corpus="matrix" if isinstance(corpus, np.ndarray) else given)
+    if isinstance(corpus, np.ndarray):
+        form = "matrix"
+    else:
+        form = "file" if isinstance(corpus, (str, Path)) else "texts"
+    settings.check_used(corpus=form)
     queries = [query] if isinstance(query, str) else list(query)
-    if not queries or not all(query.strip() for query in queries):
+    if not queries or not all(words.strip() for words in queries):
         raise InputError("give some words to search for: the query is empty")
     if isinstance(model, (str, os.PathLike)) and takes_images(os.fspath(model), ask_hub=True):
         settings.check_used(pictures=True)
         if not isinstance(corpus, (str, Path)):
             raise InputError(f"give a folder of pictures to search in: {model} takes images")
         names = pictures_below(Path(corpus))
-        of_pictures = ImageEncoder.load(os.fspath(model), device=device)
-        vectors = of_pictures.encode(queries)
-        texts, rows = _encoded(of_pictures, Path(corpus), names, progress=progress)
-        places: Sequence[int | str] = range(1, len(texts) + 1)
+        encoder = ImageEncoder.load(os.fspath(model), device=settings.device)
+        vectors = encoder.encode(queries)
+        texts, rows = _encode_readable(encoder, Path(corpus), names, progress=progress)
+        searched = _Searched(vectors, rows, range(1, len(texts) + 1), texts)
     else:
-        places, texts = _places_and_texts(corpus, settings.columns)
-        encoder: Encoder = (
-            SentenceEncoder.load(os.fspath(model), pooling=settings.pooling, device=device)
-            if isinstance(model, (str, os.PathLike))
-            else model
-        )
-        before_query, before_passage = _prompts(encoder, *own)
-        passages = [before_passage + text for text in texts]
-        first: dict[str, int] = {}  # equal texts are one hit, at the place of the first
-        for i, text in enumerate(texts):
-            first.setdefault(text, i)
-        several = len(first) < len(texts) and not isinstance(corpus, np.ndarray)
-        size = settings.batch_size
-        with showing(show=progress):
-            vectors = embed(
-                encoder, [before_query + q for q in queries], "queries", batch_size=size
-            )
-            if isinstance(corpus, np.ndarray):
-                rows = corpus
-                _check_rows(rows, len(texts), vectors.shape[1], encoder)
-            elif settings.embeddings is not None:
-                rows = _stored(settings.embeddings, encoder, passages)
-            else:
-                different = [passages[i] for i in first.values()]
-                rows = embed(encoder, different, "corpus", batch_size=size)
-        if several:
-            places, texts = [places[i] for i in first.values()], list(first)
-            rows = rows if len(rows) == len(first) else rows[[*first.values()]]
-    nearest, cosines = nearest_rows(vectors, rows, settings.top)
-    hits = [
-        [Hit(float(c), places[i], texts[i]) for i, c in zip(*neighbours, strict=True)]
-        for neighbours in zip(nearest.tolist(), cosines.tolist(), strict=True)
-    ]
+        searched = _embed_texts(model, corpus, queries, settings, progress=progress)
+    nearest, cosines = nearest_rows(searched.queries, searched.rows, settings.top)
+    hits = []
+    for indices, scores in zip(nearest.tolist(), cosines.tolist(), strict=True):
+        best = zip(indices, scores, strict=True)
+        hits.append([Hit(score, searched.places[i], searched.texts[i]) for i, score in best])
     return hits[0] if isinstance(query, str) else hits
 
 
 vars(search)["__signature__"] = Search.signature(search)
+
+
+class _Searched(NamedTuple):
+    """Embeddings of n queries and of m texts or pictures, with the places and texts of hits."""
+
+    queries: np.ndarray  # n x d
+    rows: np.ndarray  # m x d
+    places: Sequence[int | str]  # m, see Hit
+    texts: Sequence[str]  # m
+
+
+def _embed_texts(
+    model: Model, corpus: Corpus, queries: Sequence[str], settings: Search, *, progress: bool
+) -> _Searched:
+    """Embed queries and corpus. Equal texts are one hit, at the place of the first."""
+    places, texts = _places_and_texts(corpus, settings.columns)
+    encoder: Encoder = (
+        SentenceEncoder.load(os.fspath(model), pooling=settings.pooling, device=settings.device)
+        if isinstance(model, (str, os.PathLike))
+        else model
+    )
+    query_prompt, prompt = _prompts(encoder, settings.query_prompt, settings.passage_prompt)
+    prompted, size = [query_prompt + query for query in queries], settings.batch_size
+    with showing(show=progress):
+        vectors = embed(encoder, prompted, "queries", batch_size=size)
+        if isinstance(corpus, np.ndarray):
+            _check_rows(corpus, len(texts), vectors.shape[1], encoder)
+            return _Searched(vectors, corpus, places, texts)
+        passages = [prompt + text for text in texts]
+        first = {text: i for i, text in reversed(list(enumerate(texts)))}
+        different = sorted(first.values())
+        if settings.embeddings is None:
+            rows = embed(encoder, [passages[i] for i in different], "corpus", batch_size=size)
+        else:
+            rows = _stored_rows(settings.embeddings, encoder, passages)
+            rows = rows if len(rows) == len(different) else rows[different]
+    return _Searched(vectors, rows, [places[i] for i in different], [texts[i] for i in different])
 
 
 def _places_and_texts(
@@ -298,7 +420,7 @@ def _places_and_texts(
 ) -> tuple[Sequence[int | str], list[str]]:
     """Return the places (see :class:`Hit`) and the texts of a corpus."""
     if isinstance(corpus, (str, Path)):
-        records = list(_records(Path(corpus), columns))
+        records = list(_single_texts(Path(corpus), columns))
         named = all(r.id for r in records)  # lines and ids of one file could be taken for another
         return [r.id if named else r.line for r in records], [r.texts[0] for r in records]
     if not len(corpus):
@@ -336,7 +458,7 @@ def _check_rows(rows: np.ndarray, count: int, d: int, encoder: Encoder) -> None:
             )
 
 
-def _stored(file: Path, encoder: Encoder, texts: Sequence[str]) -> np.ndarray:
+def _stored_rows(file: Path, encoder: Encoder, texts: Sequence[str]) -> np.ndarray:
     """Return the rows of an .npy file. Some texts are encoded to check that they match the rows."""
     check_file(file)
     try:
@@ -351,7 +473,7 @@ def _stored(file: Path, encoder: Encoder, texts: Sequence[str]) -> np.ndarray:
             f"write {file} with `isotrope encode`; the file now holds {rows.dtype}, not "
             "floating-point numbers"
         )
-    places = np.unique(np.linspace(0, len(texts) - 1, _HELD_AGAINST).astype(np.int64))
+    places = np.unique(np.linspace(0, len(texts) - 1, _COMPARED).astype(np.int64))
     vectors = embed(encoder, [texts[i] for i in places])
     _check_rows(rows, len(texts), vectors.shape[1], encoder)
     for i, vector in zip(places, vectors, strict=True):
@@ -362,93 +484,3 @@ def _stored(file: Path, encoder: Encoder, texts: Sequence[str]) -> np.ndarray:
                 f"by {encoder_name(encoder)} (other model, file, prompt or pooling)"
             )
     return np.asarray(rows)
-
-
-logger = logging.getLogger(__name__)
-
-
-def pictures_below(folder: Path) -> list[str]:
-    """Return the sorted relative paths of the pictures in a folder and its subfolders.
-
-    As in training, links are followed and hidden files are ignored.
-    """
-    if not Path(folder).is_dir():
-        raise InputError(
-            f"give a folder of pictures, which an image encoder needs: {folder} is not a folder"
-        )
-    pictures = sorted(below(Path(folder)))
-    if not pictures:
-        raise InputError(
-            f"give a folder with pictures ({', '.join(SUFFIXES)}); found none in {folder}"
-        )
-    return pictures
-
-
-def encode_pictures(
-    model: str | Path,
-    folder: Path,
-    output: Path,
-    *,
-    normalize: bool = False,
-    device: str = "auto",
-    progress: bool = False,
-) -> tuple[int, int]:
-    """Write the embeddings of the pictures below ``folder`` to ``output`` (.npy, n x d float32).
-
-    A text file with the name of ``output`` and the suffix .txt lists the paths of the n pictures.
-    Unreadable pictures are skipped; a warning gives their number and an example.
-
-    Returns:
-        The number n of embeddings, and their dimension d.
-    """
-    output = Path(output)
-    names = pictures_below(folder)
-    if broken := [name for name in names if "\n" in name or "\r" in name]:
-        raise InputError(
-            f"{place(folder)}: rename {broken[0]!r}: its name has a line break, but the list of "
-            "pictures has one name on each line"
-        )
-    encoder = ImageEncoder.load(model, device=device)
-    encoded, rows = _encoded(encoder, folder, names, normalize=normalize, progress=progress)
-    # surrogateescape writes the bytes of each name as the file system has them
-    listed = "".join(f"{name}\n" for name in encoded).encode("utf-8", "surrogateescape")
-    files = [output.name, output.with_suffix(".txt").name]
-    with replace_together(output.parent, files) as new:
-        np.save(new / files[0], rows)
-        (new / files[1]).write_bytes(listed)
-    return rows.shape
-
-
-def _encoded(
-    encoder: ImageEncoder,
-    folder: Path,
-    names: list[str],
-    *,
-    normalize: bool = False,
-    progress: bool = False,
-) -> tuple[list[str], NDArray[np.float32]]:
-    """Return names and embeddings of the readable pictures; log a warning on the others."""
-    encoded: list[str] = []
-    broken: list[str] = []
-    blocks = []
-    for first in range(0, len(names), _PICTURES):
-        pixels = []
-        for name in names[first : first + _PICTURES]:
-            try:
-                pixels.append(square(Path(folder) / name, encoder.image_size))
-            except Unreadable as error:
-                broken.append(str(error))
-            else:
-                encoded.append(name)
-        if pixels:
-            rows = encoder.encode(np.stack(pixels), normalize=normalize, progress=progress)
-            blocks.append(rows)
-    if not blocks:
-        raise InputError(
-            f"{place(folder)}: copy the pictures again, because none of {len(names):,} can be "
-            f"read; the first: {broken[0]}"
-        )
-    if broken:
-        count = f"{len(broken):,} of {len(names):,}"
-        logger.warning("left out %s pictures that cannot be read; the first: %s", count, broken[0])
-    return encoded, np.concatenate(blocks)
