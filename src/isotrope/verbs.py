@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from isotrope.core.errors import InputError, needs_extra
+from isotrope.core.files import check_outputs
 from isotrope.core.progress import showing
 from isotrope.core.result import Result
-from isotrope.diagnostics.audit.options import AuditSettings
+from isotrope.diagnostics.audit.options import AUDIT_FILES, AuditSettings
 from isotrope.training.settings import TrainSettings
 
 if TYPE_CHECKING:
@@ -98,8 +99,8 @@ def audit(
     read = AuditSettings.read(given | ({} if named is None else {"objective": named}))
     if output is not None:
         with needs_extra("report"):
-            from isotrope.reports.html import check_audit_folder, write_audit
-        check_audit_folder(Path(output), data, read.dev)
+            from isotrope.reports.html import audit_page
+        check_outputs(Path(output), AUDIT_FILES, [data, read.dev])
     from isotrope.diagnostics.audit.run import audit_texts
 
     own = None if isinstance(objective, str) else objective
@@ -108,7 +109,7 @@ def audit(
     with showing(show=progress):
         audited = audit_texts(data, read, encoder=encoder, objective=own)
     if output is not None:
-        write_audit(audited, Path(output))
+        audited.write(Path(output), audit_page(audited))
     return audited
 
 
@@ -156,14 +157,14 @@ def audit_images(
     )
     if output is not None:
         with needs_extra("report"):
-            from isotrope.reports.html import check_audit_folder, write_audit
-        check_audit_folder(Path(output))
+            from isotrope.reports.html import audit_page
+        check_outputs(Path(output), AUDIT_FILES)
     from isotrope.training.images.audit import audit as audited_with
 
     with showing(show=progress):
         audited = audited_with(read, of_audit, own_encoder=own)
     if output is not None:
-        write_audit(audited, Path(output))
+        audited.write(Path(output), audit_page(audited))
     return audited
 
 

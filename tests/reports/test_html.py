@@ -16,7 +16,8 @@ from isotrope.core.table import TitledTable
 from isotrope.diagnostics.findings import Diagnosis, Finding
 from isotrope.evaluation.store import Store, store_folder
 from isotrope.measures.judgement import DevEvaluation, DevHistory
-from isotrope.reports.html import summary, tables_page, write_report
+from isotrope.reports.comparison import summary
+from isotrope.reports.html import tables_page, write_report
 from tests.reports.folders import FAULTY, PLOTTED, write_diagnosis, write_run
 
 NASTY = '</script><script>document.title="hacked"</script><img src=x onerror=alert(1)>&'

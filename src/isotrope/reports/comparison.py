@@ -2,7 +2,7 @@
 
 import math
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -12,11 +12,13 @@ from isotrope.core.legible import shortened
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.table import TitledTable
+from isotrope.diagnostics.findings import Diagnosis
 from isotrope.diagnostics.metrics import METRICS
 from isotrope.evaluation.store import store_folder, stored_file
 from isotrope.evaluation.tables import in_percent
 from isotrope.reports.runs import Run
 
+_MOST_NAMED = 3  # runs whose faults are named in the summary
 _COMPARED = {metric.column: metric for metric in METRICS if metric.heading}
 
 
@@ -110,6 +112,41 @@ def _reached(run: Run, digits: int) -> str:
     if start is not None:
         text += f", {_signed(score - start, digits)} over the model before training"
     return f"{text}{'' if run.outcome in ('improved', 'not known') else f': {run.outcome}'}."
+
+
+def summary(diagnoses: Sequence[tuple[str, Diagnosis | None]], worse: Collection[str] = ()) -> str:
+    """Return sentences that say which runs are healthy; empty if no run has a diagnosis."""
+    diagnosed = [(name, diagnosis) for name, diagnosis in diagnoses if diagnosis is not None]
+    unhealthy = [(name, diagnosis) for name, diagnosis in diagnosed if not diagnosis.healthy]
+    if not diagnosed:
+        return ""
+    if len(diagnoses) == 1:
+        but = (
+            ", but training made the model worse"
+            if diagnosed[0][0] in worse and not unhealthy
+            else ""
+        )
+        return f"{diagnosed[0][1].words.capitalize()}{but}."
+    fell = [name for name, diagnosis in diagnosed if diagnosis.healthy and name in worse]
+    but = f", but training made these models worse: {', '.join(fell)}" if fell else ""
+    if not unhealthy and len(diagnosed) == len(diagnoses):
+        return f"All {len(diagnosed)} runs are healthy{but}."
+    fine, unknown = len(diagnosed) - len(unhealthy), len(diagnoses) - len(diagnosed)
+    causes = "".join(f"{name}: {diagnosis.words}. " for name, diagnosis in unhealthy[:_MOST_NAMED])
+    if len(unhealthy) > _MOST_NAMED:
+        more = len(unhealthy) - _MOST_NAMED
+        causes += f"{more} more {'run is' if more == 1 else 'runs are'} not healthy. "
+    rest = f", {unknown} not diagnosed" if unknown else ""
+    are = "is" if fine == 1 else "are"
+    return f"{causes}{fine} of {len(diagnoses)} runs {are} healthy{rest}{but}."
+
+
+def pill(diagnosis: Diagnosis, outcome: str) -> tuple[str, str]:
+    """Return text and CSS class of the label of a run: ``healthy``, ``even`` or ``faulty``."""
+    words = diagnosis.words if outcome == "not known" else f"{diagnosis.words}; {outcome}"
+    if not diagnosis.healthy or outcome == "worse":
+        return words, "faulty"
+    return words, "even" if outcome == "within noise" else "healthy"
 
 
 def differing(runs: Sequence[Run]) -> list[str]:

@@ -3,10 +3,8 @@
 import base64
 import hashlib
 import math
-import os
 import shlex
-import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from importlib.resources import files
 from pathlib import Path
@@ -18,16 +16,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from isotrope.core.documents import read_text
 from isotrope.core.errors import InputError
-from isotrope.core.files import atomic_replace, check_outputs, tidy, write_all
+from isotrope.core.files import atomic_replace, check_outputs
 from isotrope.core.legible import counted, legible
-from isotrope.core.lock import exclusive_lock
 from isotrope.core.progress import format_duration
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.table import TitledTable
 from isotrope.diagnostics.audit.result import Audit
-from isotrope.diagnostics.audit.texts import TextAudit
 from isotrope.diagnostics.findings import Diagnosis, Evidence
 from isotrope.reports.comparison import (
     ComparisonCell,
@@ -39,6 +34,8 @@ from isotrope.reports.comparison import (
     evaluated,
     headline,
     number,
+    pill,
+    summary,
     twins,
     verdict,
 )
@@ -46,10 +43,7 @@ from isotrope.reports.panels import Scale, sections
 from isotrope.reports.pictures import write_pictures
 from isotrope.reports.plots import SECOND, styles
 from isotrope.reports.quantities import explained
-from isotrope.reports.runs import Run, read_runs
-
-_AUDIT_FILES = ("audit.html", "audit.json", "cleaned.jsonl", "grouped.jsonl", "mined.jsonl")
-_MOST_NAMED = 3  # runs whose faults are named in the summary
+from isotrope.reports.runs import Run, diagnose_command, read_diagnosis, read_runs
 
 
 def write_report(
@@ -96,6 +90,11 @@ def tables_page(title: str, lead: str, tables: Sequence[TitledTable]) -> str:
     template = _environment().get_template("tables.html")
     cells_of = [(table, _cells(table)) for table in tables]
     return template.render(title=title, lead=lead, tables=cells_of, sheet=source("sheet.css"))
+
+
+def audit_page(audited: Audit) -> str:
+    """Return the page of an audit."""
+    return tables_page("Before training", audited.title, audited.tables())
 
 
 def _environment() -> Environment:
@@ -166,7 +165,7 @@ def _page(runs: Sequence[Run], title: str, tables: Sequence[TitledTable]) -> str
             ],
             undiagnosed=[run for run, of_run in together if of_run is None and not run.foreign],
             foreign=[run.name for run, of_run in together if of_run is None and run.foreign],
-            command=command,
+            command=diagnose_command,
             table_row=table_row,
             columns=columns(runs),
             comparison=cells(runs),
@@ -313,88 +312,6 @@ def data(runs: Sequence[Run], scales: Mapping[str, Scale]) -> dict[str, object]:
 def _short(values: NDArray[np.float64]) -> list[float | None]:
     """Return six significant digits of each value; None if it was not measured."""
     return [float(f"{value:.6g}") if math.isfinite(value) else None for value in values]
-
-
-def check_audit_folder(folder: Path, *inputs: object) -> None:
-    """Refuse a folder in which an audit would replace a file that the audit reads."""
-    check_outputs(folder, _AUDIT_FILES, inputs)
-
-
-def write_audit(audited: Audit, folder: Path) -> None:
-    """Write ``audit.html``, ``audit.json`` and, for text, data files for a training.
-
-    Files of an earlier audit are removed. A data file with fewer than two rows is not written; a
-    message on stderr says why, or how many rows ``cleaned.jsonl`` leaves out.
-    """
-    contents = {
-        "audit.json": audited.to_json().encode(),
-        "audit.html": tables_page("Before training", audited.title, audited.tables()).encode(
-            "utf-8", "replace"
-        ),
-    }
-    if isinstance(audited, TextAudit):
-        contents |= audited.files()
-    with exclusive_lock(folder, f"writing an audit to {folder}"):
-        tidy(folder)
-        write_all(folder, contents, _AUDIT_FILES if (folder / "audit.json").exists() else ())
-    if isinstance(audited, TextAudit):
-        written = [] if "cleaned.jsonl" in audited.unwritten else [audited.cleaned]
-        print(*written, *audited.unwritten.values(), sep="\n", file=sys.stderr)
-
-
-def pill(diagnosis: Diagnosis, outcome: str) -> tuple[str, str]:
-    """Return text and CSS class of the label of a run: ``healthy``, ``even`` or ``faulty``."""
-    words = diagnosis.words if outcome == "not known" else f"{diagnosis.words}; {outcome}"
-    if not diagnosis.healthy or outcome == "worse":
-        return words, "faulty"
-    return words, "even" if outcome == "within noise" else "healthy"
-
-
-def command(folder: Path) -> str:
-    """Return the command that diagnoses a run."""
-    return shlex.join(["isotrope", "diagnose", str(folder)])
-
-
-def summary(diagnoses: Sequence[tuple[str, Diagnosis | None]], worse: Collection[str] = ()) -> str:
-    """Return sentences that say which runs are healthy; empty if no run has a diagnosis."""
-    diagnosed = [(name, diagnosis) for name, diagnosis in diagnoses if diagnosis is not None]
-    unhealthy = [(name, diagnosis) for name, diagnosis in diagnosed if not diagnosis.healthy]
-    if not diagnosed:
-        return ""
-    if len(diagnoses) == 1:
-        but = (
-            ", but training made the model worse"
-            if diagnosed[0][0] in worse and not unhealthy
-            else ""
-        )
-        return f"{diagnosed[0][1].words.capitalize()}{but}."
-    fell = [name for name, diagnosis in diagnosed if diagnosis.healthy and name in worse]
-    but = f", but training made these models worse: {', '.join(fell)}" if fell else ""
-    if not unhealthy and len(diagnosed) == len(diagnoses):
-        return f"All {len(diagnosed)} runs are healthy{but}."
-    fine, unknown = len(diagnosed) - len(unhealthy), len(diagnoses) - len(diagnosed)
-    causes = "".join(f"{name}: {diagnosis.words}. " for name, diagnosis in unhealthy[:_MOST_NAMED])
-    if len(unhealthy) > _MOST_NAMED:
-        more = len(unhealthy) - _MOST_NAMED
-        causes += f"{more} more {'run is' if more == 1 else 'runs are'} not healthy. "
-    rest = f", {unknown} not diagnosed" if unknown else ""
-    are = "is" if fine == 1 else "are"
-    return f"{causes}{fine} of {len(diagnoses)} runs {are} healthy{rest}{but}."
-
-
-def read_diagnosis(folder: Path) -> Diagnosis | None:
-    """Read the diagnosis of a run folder, or return None if the run was not diagnosed."""
-    path = RunFolder(folder).diagnosis
-    if not os.path.lexists(path):
-        return None
-    text = read_text(path)
-    try:
-        return Diagnosis.from_json(text)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(
-            f"run `{command(folder)}` again: {path} is not a diagnosis "
-            f"({type(error).__name__}: {error})"
-        ) from error
 
 
 def table_row(evidence: Evidence) -> tuple[str, str, str]:

@@ -1,7 +1,8 @@
-"""Reads config.yaml, metrics.csv and result.json of a run folder into a :class:`Run`."""
+"""Reads a run folder: its settings, log and result into a :class:`Run`, and its diagnosis."""
 
 import math
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,12 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isotrope.core.documents import read_json, read_yaml
+from isotrope.core.documents import read_json, read_text, read_yaml
 from isotrope.core.errors import InputError
 from isotrope.core.legible import legible
 from isotrope.core.metrics_log import read_lines, read_log
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
+from isotrope.diagnostics.findings import Diagnosis
 from isotrope.measures.judgement import Judgement, judgement_of
 
 HELD_OUT_BY = ("files", "columns", "groups", "views", "streaming", "holdout")
@@ -246,6 +248,26 @@ def read_runs(folder: Path) -> list[Run]:
         part = replace(run, name=named, steps=steps, series=series)
         runs.append(replace(part, whole=run.name, first=not place))
     return runs
+
+
+def read_diagnosis(folder: Path) -> Diagnosis | None:
+    """Read the diagnosis of a run folder, or return None if the run was not diagnosed."""
+    path = RunFolder(folder).diagnosis
+    if not os.path.lexists(path):
+        return None
+    text = read_text(path)
+    try:
+        return Diagnosis.from_json(text)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"run `{diagnose_command(folder)}` again: {path} is not a diagnosis "
+            f"({type(error).__name__}: {error})"
+        ) from error
+
+
+def diagnose_command(folder: Path) -> str:
+    """Return the command that diagnoses a run."""
+    return shlex.join(["isotrope", "diagnose", str(folder)])
 
 
 def _arrays(

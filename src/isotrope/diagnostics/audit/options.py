@@ -14,6 +14,9 @@ OF_TEXTS = "for texts only"
 of_texts = Used(lambda pictures: not pictures, "these are pictures")
 for_texts = partial(setting, group=OF_TEXTS, used=of_texts)
 
+AUDIT_FILES = ("audit.html", "audit.json", "cleaned.jsonl", "grouped.jsonl", "mined.jsonl")
+"""The files that an audit writes to its folder; those after audit.json are data for a training."""
+
 
 class AuditSettings(Settings):
     """The settings of an audit. Settings in the group ``OF_TEXTS`` do not apply to pictures."""

@@ -208,6 +208,12 @@ class TextAudit(Audit):
         without = self.unwritten
         return {name: self._lines(own) for name, own in rows.items() if name not in without}
 
+    def file_notes(self) -> list[str]:
+        """Return a line on the rows that ``cleaned.jsonl`` leaves out, and on unwritten files."""
+        unwritten = self.unwritten
+        written = [] if "cleaned.jsonl" in unwritten else [self.cleaned]
+        return [*written, *unwritten.values()]
+
     @property
     def cleaned(self) -> str:
         """A sentence on the rows that ``cleaned.jsonl`` leaves out."""
