@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from isotrope.core.errors import InputError
 from isotrope.core.legible import shortened
@@ -115,38 +115,45 @@ def _reached(run: Run, digits: int) -> str:
 
 
 def summary(diagnoses: Sequence[tuple[str, Diagnosis | None]], worse: Collection[str] = ()) -> str:
-    """Return sentences that say which runs are healthy; empty if no run has a diagnosis."""
+    """Return sentences that say which runs are healthy; empty if no run has a diagnosis.
+
+    Args:
+        diagnoses: The name and the diagnosis of each run; None if it was not diagnosed.
+        worse: Names of the runs whose model training made worse.
+    """
     diagnosed = [(name, diagnosis) for name, diagnosis in diagnoses if diagnosis is not None]
-    unhealthy = [(name, diagnosis) for name, diagnosis in diagnosed if not diagnosis.healthy]
     if not diagnosed:
         return ""
+    healthy = [name for name, diagnosis in diagnosed if diagnosis.healthy]
+    fell = [name for name in healthy if name in worse]
     if len(diagnoses) == 1:
-        but = (
-            ", but training made the model worse"
-            if diagnosed[0][0] in worse and not unhealthy
-            else ""
-        )
+        but = ", but training made the model worse" if fell else ""
         return f"{diagnosed[0][1].words.capitalize()}{but}."
-    fell = [name for name, diagnosis in diagnosed if diagnosis.healthy and name in worse]
     but = f", but training made these models worse: {', '.join(fell)}" if fell else ""
-    if not unhealthy and len(diagnosed) == len(diagnoses):
-        return f"All {len(diagnosed)} runs are healthy{but}."
-    fine, unknown = len(diagnosed) - len(unhealthy), len(diagnoses) - len(diagnosed)
-    causes = "".join(f"{name}: {diagnosis.words}. " for name, diagnosis in unhealthy[:_MOST_NAMED])
-    if len(unhealthy) > _MOST_NAMED:
-        more = len(unhealthy) - _MOST_NAMED
-        causes += f"{more} more {'run is' if more == 1 else 'runs are'} not healthy. "
+    if len(healthy) == len(diagnoses):
+        return f"All {len(healthy)} runs are healthy{but}."
+    faults = [f"{name}: {found.words}. " for name, found in diagnosed if not found.healthy]
+    named, more = "".join(faults[:_MOST_NAMED]), len(faults) - _MOST_NAMED
+    if more > 0:
+        named += f"{more} more {'run is' if more == 1 else 'runs are'} not healthy. "
+    are, unknown = "is" if len(healthy) == 1 else "are", len(diagnoses) - len(diagnosed)
     rest = f", {unknown} not diagnosed" if unknown else ""
-    are = "is" if fine == 1 else "are"
-    return f"{causes}{fine} of {len(diagnoses)} runs {are} healthy{rest}{but}."
+    return f"{named}{len(healthy)} of {len(diagnoses)} runs {are} healthy{rest}{but}."
 
 
-def pill(diagnosis: Diagnosis, outcome: str) -> tuple[str, str]:
-    """Return text and CSS class of the label of a run: ``healthy``, ``even`` or ``faulty``."""
+class Pill(NamedTuple):
+    """The label of a run: its text and its CSS class, ``healthy``, ``even`` or ``faulty``."""
+
+    text: str
+    css_class: str
+
+
+def pill(diagnosis: Diagnosis, outcome: str) -> Pill:
+    """Return the label of a run with this diagnosis and this outcome of its training."""
     words = diagnosis.words if outcome == "not known" else f"{diagnosis.words}; {outcome}"
     if not diagnosis.healthy or outcome == "worse":
-        return words, "faulty"
-    return words, "even" if outcome == "within noise" else "healthy"
+        return Pill(words, "faulty")
+    return Pill(words, "even" if outcome == "within noise" else "healthy")
 
 
 def differing(runs: Sequence[Run]) -> list[str]:

@@ -8,7 +8,7 @@ import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
@@ -73,20 +73,27 @@ class ReportPanel:
     without: tuple[str, ...]
 
 
-def sections(runs: Sequence[Run]) -> list[tuple[Section, list[ReportPanel], list[str]]]:
-    """Draw the measured quantities by subject, and list those that no run has measured.
+class DrawnSection(NamedTuple):
+    """The pictures of one subject, and the titles of the quantities that no run has measured."""
 
-    Returns: A tuple for each subject: section, pictures, and titles of unmeasured quantities.
-    """
-    sections_ = []
+    section: Section
+    panels: list[ReportPanel]
+    absent: list[str]
+
+
+def sections(runs: Sequence[Run]) -> list[DrawnSection]:
+    """Draw the measured quantities by subject."""
+    drawn = []
     for section in SECTIONS:
-        quantities = expanded(section.quantities, runs)
-        drawn = [(quantity, panel(quantity, runs)) for quantity in quantities]
-        absent = [q.title for q, drawn_panel in drawn if drawn_panel is None and _expected(q, runs)]
-        sections_.append(
-            (section, [drawn_panel for _, drawn_panel in drawn if drawn_panel is not None], absent)
-        )
-    return sections_
+        panels, absent = list[ReportPanel](), list[str]()
+        for quantity in expanded(section.quantities, runs):
+            picture = panel(quantity, runs)
+            if picture is not None:
+                panels.append(picture)
+            elif _expected(quantity, runs):
+                absent.append(quantity.title)
+        drawn.append(DrawnSection(section, panels, absent))
+    return drawn
 
 
 def _expected(quantity: Quantity, runs: Sequence[Run]) -> bool:
