@@ -75,51 +75,35 @@ def styles(count: int) -> list[Style]:
     return [Style(_COLOURS[i % n], _DASHES[i // n % len(_DASHES)]) for i in range(count)]
 
 
-def _share_no_unit(quantity: Quantity, runs: Sequence[Run]) -> bool:
-    """Return whether runs cannot share an axis, because their objectives differ."""
-    if not all(run.finished for run in runs):  # config.yaml has only the values that were set
-        runs = [replace(run, result=None) for run in runs]
-    objectives = {
-        (run.objective, run.objective == "?" and run.method, repr(sorted(run.parameters.items())))
-        for run in runs
-    }
-    return quantity.key == "loss" and len(objectives) > 1
-
-
 def expanded(quantities: Iterable[Quantity], runs: Sequence[Run]) -> list[Quantity]:
     """Return the quantities to draw, with one picture of the dev score for each dev metric.
 
     The dev metric of an unfinished run is that of the finished runs with an equal setting ``dev``.
     """
     names_of_dev = {str(run.settings.get("dev")): run.dev_name for run in runs if run.dev_name}
-    places: dict[str, set[int]] = {}
+    runs_of_metric: dict[str, set[int]] = {}
     for i, run in enumerate(runs):
         if not run.of_images and np.isfinite(run.scores).any():
             name = run.dev_name or names_of_dev.get(str(run.settings.get("dev")), "")
-            places.setdefault(name, set()).add(i)
+            runs_of_metric.setdefault(name, set()).add(i)
     pictures = []
     for quantity in quantities:
-        if quantity.key != "dev" or len(places) < 2:
+        if quantity.key != "dev" or len(runs_of_metric) < 2:
             pictures.append(quantity)
             continue
-        for number, some in enumerate(places.values(), 1):
+        for number, indices in enumerate(runs_of_metric.values(), start=1):
             key = "dev" if number == 1 else f"dev{number}"
-            pictures.append(replace(quantity, key=key, runs=frozenset(some)))
+            pictures.append(replace(quantity, key=key, runs=frozenset(indices)))
     return pictures
-
-
-def _own(quantity: Quantity, runs: Sequence[Run]) -> list[tuple[int, Run]]:
-    """Return the runs of a picture, with their numbers."""
-    return [(i, run) for i, run in enumerate(runs) if quantity.runs is None or i in quantity.runs]
 
 
 def heading(quantity: Quantity, runs: Sequence[Run]) -> tuple[str, str]:
     """Return title and note of a picture. The note says if losses have different units."""
     if quantity.lines[0].column == "dev":
-        scored = (run for _, run in _own(quantity, runs) if not run.of_images)
+        scored = (run for _, run in _runs_of(quantity, runs) if not run.of_images)
         name = next((run.dev_name for run in scored if run.dev_name), "")
         return shortened(f"{name[:1].upper()}{name[1:]}" or quantity.title, _TITLE), quantity.note
-    if _share_no_unit(quantity, runs):
+    if _has_no_common_unit(quantity, runs):
         return (
             "Loss, scaled to 0-1",
             "Each run's loss is scaled separately: different objectives have no common unit.",
@@ -127,15 +111,54 @@ def heading(quantity: Quantity, runs: Sequence[Run]) -> tuple[str, str]:
     return quantity.title, quantity.note
 
 
-def _curves(quantity: Quantity, runs: Sequence[Run]) -> list[Curve]:
+def _has_no_common_unit(quantity: Quantity, runs: Sequence[Run]) -> bool:
+    """Return whether runs cannot share an axis: losses of different objectives."""
+    if quantity.key != "loss":
+        return False
+    if not all(run.finished for run in runs):  # config.yaml has only the values that were set
+        runs = [replace(run, result=None) for run in runs]
+    objectives = set()
+    for run in runs:
+        name = run.method if run.objective == "?" else run.objective
+        objectives.add((run.objective, name, repr(sorted(run.parameters.items()))))
+    return len(objectives) > 1
+
+
+def _runs_of(quantity: Quantity, runs: Sequence[Run]) -> list[tuple[int, Run]]:
+    """Return the runs of a picture, with their indices among all runs."""
+    return [(i, run) for i, run in enumerate(runs) if quantity.runs is None or i in quantity.runs]
+
+
+def draw(axes: Axes, quantity: Quantity, runs: Sequence[Run]) -> list[Curve]:
+    """Draw a quantity of all runs into the axes; return the curves that were drawn.
+
+    If no run has measured the quantity, the axes stay empty.
+    """
+    drawn, look = _measured_curves(quantity, runs), styles(len(runs))
+    if not drawn:
+        return []
+    lines = [_draw_curve(axes, quantity, curve, look[curve.run], len(runs)) for curve in drawn]
+    if quantity.mark is not None:
+        axes.axhline(quantity.mark, color=INK, lw=1.0, dashes=(4, 3), zorder=1)
+    if quantity.kind == "score":
+        _mark_scores(axes, quantity, runs)
+    _set_axes(axes, quantity, max(run.steps.max(initial=0.0) for run in runs))
+    dotted = {line for line, c in zip(lines, drawn, strict=True) if c.line is not quantity.lines[0]}
+    for group in _coinciding(lines):
+        _take_turns(group, dotted)
+    return drawn
+
+
+def _measured_curves(quantity: Quantity, runs: Sequence[Run]) -> list[Curve]:
     """Return the measured lines of the quantity, run by run."""
-    own = _own(quantity, runs)
-    values = [_curve(quantity, i, run, line) for i, run in own for line in quantity.lines]
-    values = [curve for curve in values if len(curve.y)]
-    if not _share_no_unit(quantity, runs):
-        return values
+    own = _runs_of(quantity, runs)
+    lines = [_curve(quantity, i, run, line) for i, run in own for line in quantity.lines]
+    curves = [curve for curve in lines if len(curve.y)]
+    if not _has_no_common_unit(quantity, runs):
+        return curves
     return [
-        Curve(c.run, c.line, c.x, c.y, origin=c.y.min(), unit=np.ptp(c.y) or 1.0) for c in values
+        replace(curve, origin=curve.y.min(), unit=np.ptp(curve.y) or 1.0, spread=None)
+        for curve in curves
     ]
 
 
@@ -150,28 +173,36 @@ def _curve(quantity: Quantity, index: int, run: Run, line: Line) -> Curve:
     return Curve(index, line, x[measured], y[measured], spread)
 
 
-def draw(axes: Axes, quantity: Quantity, runs: Sequence[Run]) -> list[Curve]:
-    """Draw a quantity of all runs into the axes; return the curves that were drawn.
-
-    If no run has measured the quantity, the axes stay empty.
-    """
-    drawn = _curves(quantity, runs)
-    if not drawn:
-        return []
-    lines = [
-        _draw(axes, quantity, curve, styles(len(runs))[curve.run], len(runs)) for curve in drawn
-    ]
-    if quantity.mark is not None:
-        axes.axhline(quantity.mark, color=INK, lw=1.0, dashes=(4, 3), zorder=1)
-    if quantity.kind == "score":
-        _mark_scores(axes, quantity, runs)
-    _finish(axes, quantity, max(run.steps.max(initial=0.0) for run in runs))
-    seconds = {
-        line for line, c in zip(lines, drawn, strict=True) if c.line is not quantity.lines[0]
-    }
-    for group in _coinciding(lines):
-        _take_turns(group, seconds)
-    return drawn
+def _draw_curve(
+    axes: Axes, quantity: Quantity, curve: Curve, style: Style, run_count: int
+) -> Line2D:
+    """Draw one line. If it is long, draw its running mean, and faintly the values behind it."""
+    x, y, is_second = curve.x, curve.shown, curve.line is not quantity.lines[0]
+    if quantity.kind in ("course", "path"):
+        if run_count <= _MOST_FAINT and len(y) >= _SMOOTH_FROM and curve.spread is None:
+            axes.plot(x, y, color=style.colour, lw=0.7, alpha=0.22)
+        y = _smooth(y)
+        if quantity.kind == "path":
+            x = _smooth(x)
+    if run_count <= _MOST_BANDS and curve.spread is not None:
+        room = _smooth(curve.spread)
+        low, high = y - room, y + room
+        if quantity.angular:
+            low, high = np.clip((low, high), 0, np.pi)
+        axes.fill_between(x, low, high, color=style.colour, alpha=0.2, lw=0)
+    marker = "o" if len(y) == 1 else ""
+    width = 1.5 if is_second else 1.8
+    # lines on a limit of the axes are not cut off
+    (line,) = axes.plot(
+        x, y, color=style.colour, lw=width, marker=marker, ms=4, clip_on=quantity.least is None
+    )
+    line.set_dashes(SECOND if is_second else style.dash)
+    place = quantity.lines.index(curve.line)
+    line.set_gid(f"series-{quantity.key}-{curve.run}" + (f"-{place}" if place else ""))
+    if quantity.kind == "path":
+        axes.plot(x[0], y[0], "o", mfc="none", color=style.colour, ms=6)
+        axes.plot(x[-1], y[-1], "o", color=style.colour, ms=6)
+    return line
 
 
 def _smooth(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -188,91 +219,25 @@ def _smooth(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(around / (end - first))
 
 
-def _draw(axes: Axes, quantity: Quantity, curve: Curve, style: Style, count: int) -> Line2D:
-    """Draw one line. If it is long, draw its running mean, and faintly the values behind it."""
-    x, y, second = curve.x, curve.shown, curve.line is not quantity.lines[0]
-    if quantity.kind in ("course", "path"):
-        if count <= _MOST_FAINT and len(y) >= _SMOOTH_FROM and curve.spread is None:
-            axes.plot(x, y, color=style.colour, lw=0.7, alpha=0.22)
-        x, y = _smooth(x) if quantity.kind == "path" else x, _smooth(y)
-    if count <= _MOST_BANDS and curve.spread is not None:
-        room = _smooth(curve.spread)
-        low, high = np.clip(
-            (y - room, y + room), *((0, np.pi) if quantity.angular else (None, None))
-        )
-        axes.fill_between(x, low, high, color=style.colour, alpha=0.2, lw=0)
-    marker = "o" if len(y) == 1 else ""
-    width = 1.5 if second else 1.8
-    # lines on a limit of the axes are not cut off
-    (line,) = axes.plot(
-        x, y, color=style.colour, lw=width, marker=marker, ms=4, clip_on=quantity.least is None
-    )
-    line.set_dashes(SECOND if second else style.dash)
-    place = quantity.lines.index(curve.line)
-    line.set_gid(f"series-{quantity.key}-{curve.run}" + (f"-{place}" if place else ""))
-    if quantity.kind == "path":
-        axes.plot(x[0], y[0], "o", mfc="none", color=style.colour, ms=6)
-        axes.plot(x[-1], y[-1], "o", color=style.colour, ms=6)
-    return line
-
-
-def _coinciding(lines: Sequence[Line2D]) -> list[list[Line2D]]:
-    """Return groups of lines that hide each other, so that only the last would be seen."""
-    groups: list[list[Line2D]] = []
-    for line in lines:
-        group = next((some for some in groups if _hides(line, some[0])), list[Line2D]())
-        if not group:
-            groups.append(group)
-        group.append(line)
-    return [group for group in groups if len(group) > 1]
-
-
-def _hides(line: Line2D, other: Line2D) -> bool:
-    """Return whether one line lies on the other, as far as a reader can see."""
-    assert line.axes is not None
-    (x, y), (u, v) = (
-        line.axes.transData.transform(np.column_stack(curve.get_data(orig=False))).T
-        for curve in (line, other)
-    )
-    if len(x) == len(u):
-        return bool(np.hypot(x - u, y - v).max() < _SEEN)
-    if len(x) > len(u):
-        x, y, u, v = u, v, x, y
-    if not (np.diff(u) > 0).all():
-        return False
-    inside = u[0] - _SEEN <= x[0] <= x[-1] <= u[-1] + _SEEN
-    return bool(inside and np.abs(y - np.interp(x, u, v)).max() < _SEEN)
-
-
-def _take_turns(group: Sequence[Line2D], dotted: Collection[Line2D]) -> None:
-    """Draw coinciding lines in alternating stripes, and coinciding points as rings."""
-    stripe, many = 2 * sum(SECOND), len(group)
-    for place, line in enumerate(group):
-        line.set_markersize(line.get_markersize() + 4 * (many - 1 - place))
-        rest = (many - 1) * stripe
-        dots = [*SECOND, SECOND[0], SECOND[1] + rest]
-        dashes = dots if line in dotted else [stripe, rest]
-        line.set_linestyle(((many - place) % many * stripe, dashes))
-
-
 def _mark_scores(axes: Axes, quantity: Quantity, runs: Sequence[Run]) -> None:
     """Draw the score at the start (one grey line if all agree) and at the saved step."""
-    of_images, colours = quantity.lines[0].column == "knn", styles(len(runs))
-    styled = [(r, colours[i]) for i, r in _own(quantity, runs) if r.of_images == of_images]
+    of_images, look = quantity.lines[0].column == "knn", styles(len(runs))
+    own = _runs_of(quantity, runs)
+    styled = [(run, look[i]) for i, run in own if run.of_images == of_images]
     starts = [run.metric("dev_start") for run, _ in styled]
-    common = len({round(start, 6) for start in starts if start is not None}) == 1
+    all_agree = len({round(start, 6) for start in starts if start is not None}) == 1
     for (run, style), start in zip(styled, starts, strict=True):
         if start is not None:
-            colour = INK if common else style.colour
+            colour = INK if all_agree else style.colour
             axes.axhline(start, color=colour, lw=1.0, dashes=(4, 3), zorder=1)
         step, score = run.saved_step, run.metric(run.saved)
         if step is not None and score is not None:
             axes.plot(step, score, "o", color=style.colour, ms=6.5, zorder=4)
 
 
-def _finish(axes: Axes, quantity: Quantity, last_step: float) -> None:
+def _set_axes(axes: Axes, quantity: Quantity, last_step: float) -> None:
     """Set ticks, grid and limits."""
-    _limit(axes, quantity)
+    _set_limits(axes, quantity)
     stepwise = quantity.across == "step"
     if stepwise:
         axes.set_xlim(-0.03 * (last_step or 1), 1.03 * (last_step or 1))
@@ -293,7 +258,7 @@ def _finish(axes: Axes, quantity: Quantity, last_step: float) -> None:
     axes.set_axisbelow(True)
 
 
-def _limit(axes: Axes, quantity: Quantity) -> None:
+def _set_limits(axes: Axes, quantity: Quantity) -> None:
     """Set the vertical limits, or a logarithmic axis."""
     low, high = axes.dataLim.y0, axes.dataLim.y1
     if quantity.logarithmic and low > 0 and high / low > _DECADES:
@@ -320,6 +285,48 @@ def _limit(axes: Axes, quantity: Quantity) -> None:
 def _tick(value: float) -> str:
     """Return the text of a tick: rounded, with thousands separators and a real minus sign."""
     return f"{value:,.10g}".replace("-", "\N{MINUS SIGN}")
+
+
+def _coinciding(lines: Sequence[Line2D]) -> list[list[Line2D]]:
+    """Return groups of lines that hide each other, so that only the last would be seen."""
+    groups: list[list[Line2D]] = []
+    for line in lines:
+        for group in groups:
+            if _hides(line, group[0]):
+                group.append(line)
+                break
+        else:
+            groups.append([line])
+    return [group for group in groups if len(group) > 1]
+
+
+def _hides(line: Line2D, other: Line2D) -> bool:
+    """Return whether one line lies on the other, as far as a reader can see."""
+    assert line.axes is not None
+    # the points (x, y) of one line and (u, v) of the other, in pixels
+    (x, y), (u, v) = (
+        line.axes.transData.transform(np.column_stack(curve.get_data(orig=False))).T
+        for curve in (line, other)
+    )
+    if len(x) == len(u):
+        return bool(np.hypot(x - u, y - v).max() < _SEEN)
+    if len(x) > len(u):
+        x, y, u, v = u, v, x, y
+    if not (np.diff(u) > 0).all():
+        return False
+    inside = u[0] - _SEEN <= x[0] <= x[-1] <= u[-1] + _SEEN
+    return bool(inside and np.abs(y - np.interp(x, u, v)).max() < _SEEN)
+
+
+def _take_turns(group: Sequence[Line2D], dotted: Collection[Line2D]) -> None:
+    """Draw coinciding lines in alternating stripes, and coinciding points as rings."""
+    stripe, count = 2 * sum(SECOND), len(group)
+    rest = (count - 1) * stripe  # of the other lines
+    for place, line in enumerate(group):
+        line.set_markersize(line.get_markersize() + 4 * (count - 1 - place))
+        dots = [*SECOND, SECOND[0], SECOND[1] + rest]
+        dashes = dots if line in dotted else [stripe, rest]
+        line.set_linestyle(((count - place) % count * stripe, dashes))
 
 
 def multiple(angle: float) -> str:
