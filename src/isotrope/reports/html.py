@@ -126,17 +126,9 @@ def _named_apart(runs: Sequence[Run]) -> list[Run]:
 
 @dataclass(frozen=True)
 class _Block:
-    """What the page shows of one run.
+    """The texts and the diagnosis that the page shows of one run, under the name ``run.name``.
 
-    Attributes:
-        run: The run; under the name of its folder where its diagnosis is shown.
-        style: Colour and dash pattern of the run's lines.
-        verdict: Sentences on whether training helped.
-        pill: Label with the verdicts; None if the run has no diagnosis of its own.
-        diagnosis: The diagnosis of the folder, at the folder's first run; None without one.
-        differs: The settings that differ from those of other runs.
-        origin: Names and values needed to repeat the run.
-        changes: Lines on what training changed.
+    A folder has one diagnosis, at its first run. Only a run without siblings has a pill.
     """
 
     run: Run
@@ -164,42 +156,36 @@ def _page(runs: Sequence[Run], title: str, tables: Sequence[TitledTable]) -> str
     blocks, drawn = _blocks(runs), sections(runs)
     panels = [panel for section in drawn for panel in section.panels]
     script = source("hover.js")
-    # a folder has one diagnosis, which is shown under the folder's name
-    folders = [
-        replace(block, run=replace(block.run, name=block.run.whole or block.run.name))
-        for block in blocks
-        if block.run.first
-    ]
+    # a diagnosis is shown under the name of its folder
+    firsts = [block for block in blocks if block.run.first]
+    folders = [replace(b, run=replace(b.run, name=b.run.whole or b.run.name)) for b in firsts]
     worse = {block.run.name for block in folders if block.run.outcome == "worse"}
     health = summary([(block.run.name, block.diagnosis) for block in folders], worse)
     faulty = [b for b in folders if b.diagnosis is not None and not b.diagnosis.healthy]
     healthy = [b for b in folders if b.diagnosis is not None and b.diagnosis.healthy]
     best = headline(runs)
-    return (
-        _environment()
-        .get_template("template.html")
-        .render(
-            title=title,
-            headlines=[health, best] if faulty else [best, health],
-            runs=blocks,
-            faulty=faulty,
-            healthy=healthy,
-            undiagnosed=[block.run for block in folders if block.diagnosis is None],
-            command=diagnose_command,
-            evidence_row=_evidence_row,
-            columns=columns(runs),
-            comparison=cells(runs),
-            tables=[(table, _table_cells(table)) for table in (*evaluated(runs), *tables)],
-            sections=drawn,
-            second=SECOND,
-            markup=Markup,
-            glossary=explained({panel.key for panel in panels}),
-            data=_script_data(runs, panels),
-            script=script,
-            allowed=_permission(script),
-            sheet=source("sheet.css"),
-            parameters=_parameters,
-        )
+    template = _environment().get_template("template.html")
+    return template.render(
+        title=title,
+        headlines=[health, best] if faulty else [best, health],
+        runs=blocks,
+        faulty=faulty,
+        healthy=healthy,
+        undiagnosed=[block.run for block in folders if block.diagnosis is None],
+        command=diagnose_command,
+        evidence_row=_evidence_row,
+        columns=columns(runs),
+        comparison=cells(runs),
+        tables=[(table, _table_cells(table)) for table in (*evaluated(runs), *tables)],
+        sections=drawn,
+        second=SECOND,
+        markup=Markup,
+        glossary=explained({panel.key for panel in panels}),
+        data=_script_data(runs, panels),
+        script=script,
+        allowed=_permission(script),
+        sheet=source("sheet.css"),
+        parameters=_parameters,
     )
 
 

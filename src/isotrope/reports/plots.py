@@ -173,18 +173,16 @@ def _curve(quantity: Quantity, index: int, run: Run, line: Line) -> Curve:
     return Curve(index, line, x[measured], y[measured], spread)
 
 
-def _draw_curve(
-    axes: Axes, quantity: Quantity, curve: Curve, style: Style, run_count: int
-) -> Line2D:
+def _draw_curve(axes: Axes, quantity: Quantity, curve: Curve, style: Style, runs: int) -> Line2D:
     """Draw one line. If it is long, draw its running mean, and faintly the values behind it."""
     x, y, is_second = curve.x, curve.shown, curve.line is not quantity.lines[0]
     if quantity.kind in ("course", "path"):
-        if run_count <= _MOST_FAINT and len(y) >= _SMOOTH_FROM and curve.spread is None:
+        if runs <= _MOST_FAINT and len(y) >= _SMOOTH_FROM and curve.spread is None:
             axes.plot(x, y, color=style.colour, lw=0.7, alpha=0.22)
         y = _smooth(y)
         if quantity.kind == "path":
             x = _smooth(x)
-    if run_count <= _MOST_BANDS and curve.spread is not None:
+    if runs <= _MOST_BANDS and curve.spread is not None:
         room = _smooth(curve.spread)
         low, high = y - room, y + room
         if quantity.angular:

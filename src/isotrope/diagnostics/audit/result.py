@@ -4,7 +4,6 @@ The modules ``texts`` and ``pictures`` add the parts that differ between texts a
 """
 
 import itertools
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -129,26 +128,13 @@ class Audit(ABC):
         """Return the data files to write beside the page: a dict from names to contents."""
         return {}
 
-    def file_notes(self) -> list[str]:
-        """Return lines on the data files: rows that one leaves out, files that are not written."""
-        return []
-
     def write(self, folder: Path, page: str) -> None:
-        """Write ``audit.html`` (the page), ``audit.json`` and the data files for a training.
-
-        Files of an earlier audit are removed. Messages on stderr say how many rows
-        ``cleaned.jsonl`` leaves out, and which data files have too few rows to be written.
-        """
-        contents = {
-            "audit.json": self.to_json().encode(),
-            "audit.html": page.encode("utf-8", "replace"),
-            **self.files(),
-        }
+        """Write ``audit.html`` (the page), ``audit.json`` and data files; remove earlier ones."""
+        html = page.encode("utf-8", "replace")
+        contents = {"audit.json": self.to_json().encode(), "audit.html": html, **self.files()}
         with exclusive_lock(folder, f"writing an audit to {folder}"):
             tidy(folder)
             write_all(folder, contents, AUDIT_FILES if (folder / "audit.json").exists() else ())
-        for note in self.file_notes():
-            print(note, file=sys.stderr)
 
     def _named(self, rows: NDArray[np.int64]) -> list[int | str]:
         names = self.names

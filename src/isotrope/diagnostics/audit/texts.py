@@ -14,9 +14,11 @@ of fewer than 2 rows are not written.
 """
 
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -208,11 +210,11 @@ class TextAudit(Audit):
         without = self.unwritten
         return {name: self._lines(own) for name, own in rows.items() if name not in without}
 
-    def file_notes(self) -> list[str]:
-        """Return a line on the rows that ``cleaned.jsonl`` leaves out, and on unwritten files."""
-        unwritten = self.unwritten
-        written = [] if "cleaned.jsonl" in unwritten else [self.cleaned]
-        return [*written, *unwritten.values()]
+    def write(self, folder: Path, page: str) -> None:
+        """Write the files; print which rows or files are left out on stderr."""
+        super().write(folder, page)
+        written = [] if "cleaned.jsonl" in self.unwritten else [self.cleaned]
+        print(*written, *self.unwritten.values(), sep="\n", file=sys.stderr)
 
     @property
     def cleaned(self) -> str:
