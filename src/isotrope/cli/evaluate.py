@@ -232,8 +232,8 @@ def _score_smaller(models: Sequence[str], settings: EvaluateSettings) -> "list[R
         raise SettingError("takes one text encoder, without `--truncate-dim`", setting=flag)
     encoder = load(models[0], pooling=settings.pooling, device=settings.device)
     sizes = settings.dimensions, settings.precision
-    forms = stored(encoder, *sizes, batch_size=settings.batch_size)
-    return [_score(form, settings) for form in forms]
+    smaller = stored(encoder, *sizes, batch_size=settings.batch_size)
+    return [_score(each, settings) for each in smaller]
 
 
 def _score_each(models: Sequence[str], settings: EvaluateSettings) -> "list[Result]":
@@ -280,13 +280,9 @@ def known_queries(run: RunFolder, queries: Sequence[str]) -> int:
     if not files or not all(Path(file).is_file() for file in files):
         return 0
     try:
-        reading = read(
-            files,
-            columns=settings.get("columns") or None,
-            groups=settings.get("groups"),
-            paired=False,
-            scored=bool(settings.get("loss")),
-        )
+        columns, groups = settings.get("columns") or None, settings.get("groups")
+        scored = bool(settings.get("loss"))
+        reading = read(files, columns=columns, groups=groups, paired=False, scored=scored)
         known = {near_identical(record.texts[0]) for record in islice(reading, _KNOWN)}
     except InputError:  # the file has changed since the training; the scores are right all the same
         return 0

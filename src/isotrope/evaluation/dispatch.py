@@ -130,13 +130,8 @@ def _check_pictures(model: _Model, settings: Evaluation) -> None:
     """Refuse settings that an encoder of pictures cannot use."""
     settings.check_used(pictures=True)
     if not settings.knn and not settings.linear:
-        raise InputError(
-            f"choose knn, linear, or both: {_name(model)} takes pictures, with no other score"
-        )
-
-
-def _name(model: _Model) -> str | Path:
-    return model if isinstance(model, (str, Path)) else encoder_name(model)
+        name = model if isinstance(model, (str, Path)) else encoder_name(model)
+        raise InputError(f"choose knn, linear, or both: {name} takes pictures, with no other score")
 
 
 def _loaded(model: _Model, settings: Evaluation) -> Encoder:
@@ -157,9 +152,8 @@ def _picture_tasks(model: _Model, encoder: Encoder, settings: Evaluation) -> lis
         labelled = labelled_images(settings.labels, settings.labels_test, side)
         return image_tasks(labelled, **kinds, batch_size=settings.batch_size)
     if not isinstance(model, (str, Path)):
-        raise InputError(
-            f"give labelled pictures with `--labels FOLDER`: {_name(model)} takes images"
-        )
+        name = encoder_name(model)
+        raise InputError(f"give labelled pictures with `--labels FOLDER`: {name} takes images")
     run = Path(model).expanduser()
     with named_by(run, f"isotrope evaluate {shlex.quote(str(run))} --labels="):
         return image_tasks(own_images(model), **kinds, batch_size=settings.batch_size)
@@ -177,13 +171,9 @@ def _text_tasks(settings: Evaluation, *, progress: bool) -> list[Task]:
         where = (settings.retrieval, settings.columns, settings.corpus)
         tasks += retrieval_tasks(*where, progress=progress, batch_size=batch_size)
     if settings.labels is not None:
-        tasks += labelled_tasks(
-            settings.labels,
-            settings.labels_test,
-            knn=settings.knn,
-            linear=settings.linear,
-            batch_size=batch_size,
-        )
+        kinds: dict[str, Any] = {"knn": settings.knn, "linear": settings.linear}
+        parts = (settings.labels, settings.labels_test)
+        tasks += labelled_tasks(*parts, **kinds, batch_size=batch_size)
     if not tasks:
         raise InputError(
             "give data to evaluate on: `--sts DIR`, `--transfer DIR`, `--retrieval DIR` or "
@@ -193,10 +183,7 @@ def _text_tasks(settings: Evaluation, *, progress: bool) -> list[Task]:
 
 
 def _open_store(model: _Model, results: str | None) -> Store | None:
-    """Return the store of scores: by default, one that belongs to the model; None for no store.
-
-    If the default folder cannot be written, a message is printed, and nothing is stored.
-    """
+    """Open the folder of stored scores; return None, with a message, if the default one fails."""
     if results is None:
         return None
     if results != "auto":
@@ -226,8 +213,7 @@ def _joined(
     for task, result in zip(tasks, results, strict=True):
         by_kind.setdefault(task.kind, []).append(result)
     kinds = [with_average(of_kind) for of_kind in by_kind.values()]
-    details: dict[str, Any] = {}
-    scores: dict[str, Any] = {}
+    details, scores = dict[str, Any](), dict[str, Any]()
     for result in kinds:
         details |= result.details
         scores |= result.details.get("tasks", {})

@@ -7,7 +7,7 @@ import io
 import logging
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -77,8 +77,8 @@ def encode_file(
 
     The file is read twice, first to count its texts, so that memory does not grow with the file.
     Finished rows are kept in a hidden folder beside ``output``; after an interruption, the same
-    call continues after these rows. For an image encoder, ``file`` is a folder of pictures; see
-    :func:`isotrope.evaluation.files.encode_pictures`.
+    call continues after these rows. For an image encoder, ``file`` is a folder of pictures. Then a
+    text file with the name of ``output`` and the suffix .txt lists the paths of the n pictures.
 
     ``options`` are the options of ``isotrope encode``. The option ``prompt`` is put before every
     text. By default, it is the model's prompt for passages (if it has one), as in :func:`search`.
@@ -93,10 +93,7 @@ def encode_file(
     check_outputs(output.parent, [output.name])
     if takes_images(model, ask_hub=True):
         settings.check_used(pictures=True)
-        normalize, device = settings.normalize, settings.device
-        return encode_pictures(
-            model, file, output, normalize=normalize, device=device, progress=progress
-        )
+        return _encode_pictures(model, Path(file), output, settings, progress=progress)
     reading = _single_texts(file, settings.columns)
     count, digest = 0, hashlib.blake2b(digest_size=8)
     for record in reading:
@@ -114,7 +111,8 @@ def encode_file(
         # no memory map: on a full disk, writing to it ends the process (bus error)
         with open_own(unfinished / "rows.npy", "ab") as matrix:
             done = _continue_matrix(matrix, shape)
-            blocks = _blocks(islice(texts, done, None))
+            remaining = islice(texts, done, None)
+            blocks = iter(lambda: list(islice(remaining, _BLOCK)), [])
             in_process = settings.jobs == 1
             inner = progress and in_process and count <= _BLOCK  # the encoder shows its own bar
             how = {**settings.model_dump(include={"normalize", "batch_size"}), "progress": inner}
@@ -163,12 +161,6 @@ def _continue_matrix(matrix: IO[bytes], shape: tuple[int, int]) -> int:
     return done
 
 
-def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
-    remaining = iter(texts)
-    while block := list(islice(remaining, _BLOCK)):
-        yield block
-
-
 def _remove_unfinished(output: Path) -> None:
     """Remove the hidden folders of all calls for an output, except of those that still run."""
     for folder in output.parent.glob(f".{glob.escape(output.name)}.{'[0-9a-f]' * 8}"):
@@ -178,7 +170,7 @@ def _remove_unfinished(output: Path) -> None:
 
 @dataclass(frozen=True)
 class _Source:
-    """What a worker process loads; a folder with another fingerprint is loaded again."""
+    """An encoder to load in a worker process; another fingerprint means it was replaced."""
 
     model: str | Path
     pooling: str | None
@@ -204,18 +196,17 @@ def _encode_in_processes(
         ) from error
 
 
-_first_block: list[int] = []  # in a worker process: the number of the first block it encodes
+_first_block: dict[str, int] = {}  # of this worker process; its number decides on the GPU
 
 
 def _encode_block(
     number: int, source: _Source, block: list[str], how: dict[str, Any]
-) -> np.ndarray:
+) -> NDArray[np.float32]:
     """Encode a block in a worker process, which keeps its model and its GPU for its next blocks."""
     gpus = torch.cuda.device_count() if source.device in ("auto", "cuda") else 0
     if gpus:
-        if not _first_block:
-            _first_block.append(number)
-        source = replace(source, device=f"cuda:{_first_block[0] % gpus}")
+        first = _first_block.setdefault("number", number)
+        source = replace(source, device=f"cuda:{first % gpus}")
     return _loaded(source).encode(block, **how)
 
 
@@ -224,31 +215,18 @@ def _loaded(source: _Source) -> SentenceEncoder:
     return SentenceEncoder.load(source.model, pooling=source.pooling, device=source.device)
 
 
-def encode_pictures(
-    model: str | Path,
-    folder: Path,
-    output: Path,
-    *,
-    normalize: bool = False,
-    device: str = "auto",
-    progress: bool = False,
+def _encode_pictures(
+    model: str | Path, folder: Path, output: Path, settings: Encoding, *, progress: bool
 ) -> tuple[int, int]:
-    """Write the embeddings of the pictures below ``folder`` to ``output`` (.npy, n x d float32).
-
-    A text file with the name of ``output`` and the suffix .txt lists the paths of the n pictures.
-    Unreadable pictures are skipped; a warning gives their number and an example.
-
-    Returns:
-        The number n of embeddings, and their dimension d.
-    """
-    output = Path(output)
+    """Write the embeddings of the pictures below ``folder``, and the list of their paths."""
     names = pictures_below(folder)
     if broken := [name for name in names if "\n" in name or "\r" in name]:
         raise InputError(
             f"{place(folder)}: rename {broken[0]!r}: its name has a line break, but the list of "
             "pictures has one name on each line"
         )
-    encoder = ImageEncoder.load(model, device=device)
+    encoder = ImageEncoder.load(model, device=settings.device)
+    normalize = settings.normalize
     encoded, rows = _encode_readable(encoder, folder, names, normalize=normalize, progress=progress)
     # surrogateescape writes the bytes of each name as the file system has them
     listed = "".join(f"{name}\n" for name in encoded).encode("utf-8", "surrogateescape")
@@ -277,12 +255,7 @@ def pictures_below(folder: Path) -> list[str]:
 
 
 def _encode_readable(
-    encoder: ImageEncoder,
-    folder: Path,
-    names: list[str],
-    *,
-    normalize: bool = False,
-    progress: bool = False,
+    encoder: ImageEncoder, folder: Path, names: list[str], *, normalize: bool, progress: bool
 ) -> tuple[list[str], NDArray[np.float32]]:
     """Return names and embeddings of the readable pictures; log a warning on the others."""
     encoded: list[str] = []
@@ -362,8 +335,8 @@ def search(
             raise InputError(f"give a folder of pictures to search in: {model} takes images")
         names = pictures_below(Path(corpus))
         encoder = ImageEncoder.load(os.fspath(model), device=settings.device)
-        vectors = encoder.encode(queries)
-        texts, rows = _encode_readable(encoder, Path(corpus), names, progress=progress)
+        folder, vectors = Path(corpus), encoder.encode(queries)
+        texts, rows = _encode_readable(encoder, folder, names, normalize=False, progress=progress)
         searched = _Searched(vectors, rows, range(1, len(texts) + 1), texts)
     else:
         searched = _embed_texts(model, corpus, queries, settings, progress=progress)

@@ -182,12 +182,10 @@ def own_prompts(encoder: Encoder) -> tuple[str, str]:
 
 
 def query_changes(results: Sequence[Result], data: RetrievalSet) -> list[dict[str, Any]]:
-    """Compare the rank of each query's answer between the first of some Results and the others.
+    """Compare the ranks of answers between the first of some Results and each of the others.
 
-    Returns:
-        A dict for each Result after the first: ``better`` and ``worse`` count the queries whose
-        answer has a higher or a lower rank; ``most`` describes the three queries that rose most by
-        1/rank, and the three that fell most.
+    Each dict has ``better`` and ``worse``, the numbers of queries whose answer rose or fell, and
+    ``most``: the three queries that rose most by 1/rank, and the three that fell most.
     """
     before, *others = (_reciprocal(result.items["rank"]) for result in results)
     changes = []

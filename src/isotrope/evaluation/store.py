@@ -42,12 +42,9 @@ def store_folder(model: object) -> Path:
 
 
 class Store:
-    """Results of finished tasks, stored in a folder. A missing folder is created.
+    """Results of finished tasks, stored in a folder under ``Task.key``.
 
-    The key of a task is :meth:`isotrope.evaluation.tasks.Task.key`: all that determines its scores.
-
-    Raises:
-        InputError: The folder cannot be made or written.
+    A missing folder is created. A folder that cannot be written is an InputError.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -33,16 +33,12 @@ def tables(result: Result) -> str:
     dev = {n: s["dev"] for n, s in tasks.items() if "dev" in s and "spearman" in s}
     sphere = {k: dev["STS-B"][k] for k in ("alignment", "uniformity")} if "STS-B" in dev else {}
     measures = ", ".join(f"{k} {v:.4f}" for k, v in sphere.items() if v is not None)
+    mode = f"accuracy in percent ({details.get('mode')} mode)"
     parts = [
         _task_row('Spearman x 100, "all"', tasks, "spearman", details.get("average")),
         _task_row("Spearman x 100, dev split", dev, "spearman", None),
         f"STS-B dev: {measures}" if sphere else "",
-        _task_row(
-            f"accuracy in percent ({details.get('mode')} mode)",
-            tasks,
-            "accuracy",
-            details.get("transfer_average"),
-        ),
+        _task_row(mode, tasks, "accuracy", details.get("transfer_average")),
         *(_metrics_of(kind, result) for kind in result.kind.split("+") if kind in details),
     ]
     return "\n\n".join(filter(None, parts))
@@ -72,20 +68,17 @@ def _metrics_of(kind: str, result: Result) -> str:
             values[name] = value
             if metric in result.items:
                 items[name] = result.items[metric]
-    ends: dict[str, list[str]] = {}
+    rows = {name: [name, f"{100 * value:.2f}"] for name, value in values.items()}
+    headings, legend = [kind, "x 100"], []
     if items:
-        bounds = intervals(np.stack(list(items.values())))
-        for name, of_name in zip(items, bounds, strict=True):
-            ends[name] = [f"{100 * end:.2f}" for end in of_name.values()]
-    headings = [kind, "x 100", *(["from", "to"] if ends else [])]
-    rows = []
-    for name, value in values.items():
-        without = ["-", "-"] if ends else []
-        rows.append([name, f"{100 * value:.2f}", *ends.get(name, without)])
-    lines = [table(headings, rows)]
-    if ends:
-        lines.append(f"from, to: ends of the {LEVEL:.0%} interval, by a bootstrap of scored items")
-    return "\n".join([*lines, *_remarks(result.details[kind])])
+        bounds = dict(zip(items, intervals(np.stack(list(items.values()))), strict=True))
+        for name, row in rows.items():
+            ends = bounds[name].values() if name in bounds else ()
+            row += [f"{100 * end:.2f}" for end in ends] or ["-", "-"]
+        headings += ["from", "to"]
+        legend = [f"from, to: ends of the {LEVEL:.0%} interval, by a bootstrap of scored items"]
+    lines = [table(headings, list(rows.values())), *legend, *_remarks(result.details[kind])]
+    return "\n".join(lines)
 
 
 def _remarks(details: Mapping[str, Any]) -> list[str]:
@@ -219,18 +212,13 @@ def csv_rows(result: Result) -> list[dict[str, Any]]:
     In a comparison, the rows of one task follow each other, in the order of the models. The first
     model has no difference, interval, p-value and verdict: they are None.
     """
-    if result.kind != "comparison":
-        return [
-            {
-                "model": result.name,
-                "task": name,
-                "value": value,
-                "out_of": 100 if in_percent(name, result) else 1,
-            }
-            for name, value in result.metrics.items()
-        ]
-    renamed = {"value": "difference", "low": "from", "high": "to"}
     rows: list[dict[str, Any]] = []
+    if result.kind != "comparison":
+        for name, value in result.metrics.items():
+            out_of = 100 if in_percent(name, result) else 1
+            rows.append({"model": result.name, "task": name, "value": value, "out_of": out_of})
+        return rows
+    renamed = {"value": "difference", "low": "from", "high": "to"}
     for task, column in result.details["columns"].items():
         nothing = dict.fromkeys(column["differences"][0])
         differences = [nothing, *column["differences"]]
