@@ -78,7 +78,8 @@ def encode_file(
     The file is read twice, first to count its texts, so that memory does not grow with the file.
     Finished rows are kept in a hidden folder beside ``output``; after an interruption, the same
     call continues after these rows. For an image encoder, ``file`` is a folder of pictures. Then a
-    text file with the name of ``output`` and the suffix .txt lists the paths of the n pictures.
+    text file with the name of ``output`` and the suffix .txt lists the paths of the n pictures;
+    unreadable pictures are skipped, with a warning.
 
     ``options`` are the options of ``isotrope encode``. The option ``prompt`` is put before every
     text. By default, it is the model's prompt for passages (if it has one), as in :func:`search`.
@@ -378,8 +379,10 @@ def _embed_texts(
             _check_rows(corpus, len(texts), vectors.shape[1], encoder)
             return _Searched(vectors, corpus, places, texts)
         passages = [prompt + text for text in texts]
-        first = {text: i for i, text in reversed(list(enumerate(texts)))}
-        different = sorted(first.values())
+        first: dict[str, int] = {}
+        for i, text in enumerate(texts):
+            first.setdefault(text, i)
+        different = list(first.values())
         if settings.embeddings is None:
             rows = embed(encoder, [passages[i] for i in different], "corpus", batch_size=size)
         else:
