@@ -9,7 +9,7 @@ from isotrope.core.errors import InputError, needs_extra
 from isotrope.core.files import check_outputs
 from isotrope.core.progress import showing
 from isotrope.core.result import Result
-from isotrope.diagnostics.audit.options import AUDIT_FILES, AuditSettings
+from isotrope.diagnostics.audit.options import AuditSettings
 from isotrope.training.settings import TrainSettings
 
 if TYPE_CHECKING:
@@ -99,6 +99,7 @@ def audit(
     read = AuditSettings.read(given | ({} if named is None else {"objective": named}))
     if output is not None:
         with needs_extra("report"):
+            from isotrope.diagnostics.audit.result import AUDIT_FILES
             from isotrope.reports.html import audit_page
         check_outputs(Path(output), AUDIT_FILES, [data, read.dev])
     from isotrope.diagnostics.audit.run import audit_texts
@@ -157,6 +158,7 @@ def audit_images(
     )
     if output is not None:
         with needs_extra("report"):
+            from isotrope.diagnostics.audit.result import AUDIT_FILES
             from isotrope.reports.html import audit_page
         check_outputs(Path(output), AUDIT_FILES)
     from isotrope.training.images.audit import audit as audited_with

@@ -125,7 +125,7 @@ def _named_apart(runs: Sequence[Run]) -> list[Run]:
 
 
 @dataclass(frozen=True)
-class _Block:
+class _RunBlock:
     """The texts and the diagnosis that the page shows of one run, under the name ``run.name``.
 
     A folder has one diagnosis, at its first run. Only a run without siblings has a pill.
@@ -141,14 +141,14 @@ class _Block:
     changes: list[str]
 
 
-def _blocks(runs: Sequence[Run]) -> list[_Block]:
+def _blocks(runs: Sequence[Run]) -> list[_RunBlock]:
     blocks = []
     for run, style, differs in zip(runs, styles(len(runs)), differing(runs), strict=True):
         diagnosis = read_diagnosis(run.folder) if run.first else None
         label = None if diagnosis is None or run.whole else pill(diagnosis, run.outcome)
         sentences = f"{verdict(run)} {twins(run, runs)}".strip()
         origin, changed = _origin(run), changes(run)
-        blocks.append(_Block(run, style, sentences, label, diagnosis, differs, origin, changed))
+        blocks.append(_RunBlock(run, style, sentences, label, diagnosis, differs, origin, changed))
     return blocks
 
 

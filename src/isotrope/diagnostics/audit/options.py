@@ -13,8 +13,6 @@ OF_TEXTS = "for texts only"
 """Heading, in the help, of the settings that do not apply to pictures."""
 of_texts = Used(lambda pictures: not pictures, "these are pictures")
 for_texts = partial(setting, group=OF_TEXTS, used=of_texts)
-AUDIT_FILES = ("audit.html", "audit.json", "cleaned.jsonl", "grouped.jsonl", "mined.jsonl")
-"""The files that an audit writes to its folder."""
 
 
 class AuditSettings(Settings):

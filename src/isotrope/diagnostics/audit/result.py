@@ -19,10 +19,12 @@ from isotrope.core.result import json_text
 from isotrope.core.table import TitledTable
 from isotrope.data.text.repeats import groups_of
 from isotrope.diagnostics.audit.alike import Alike
-from isotrope.diagnostics.audit.options import AUDIT_FILES
 from isotrope.diagnostics.audit.settings import Recommendation, Setting
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
+
+AUDIT_FILES = ("audit.html", "audit.json", "cleaned.jsonl", "grouped.jsonl", "mined.jsonl")
+"""The files that an audit writes to its folder."""
 
 LISTED = 20  # pairs in a table; the JSON has all
 _SMALL = 1e-4  # share of all push below which a table shows only "<"
