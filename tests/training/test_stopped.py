@@ -93,6 +93,30 @@ def test_with_the_last_step_no_second_training_begins(
     assert "refit" in again.result.details
 
 
+def test_with_early_stopping_no_second_training_begins(
+    quick: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {**quick, "dev": "auto", "holdout": 0.2, "prefer": "trained"}
+    given |= {"refit": True, "eval_every": 1, "patience": 1, "max_steps": 40}
+    step = Dev.step
+
+    def asked(self: Dev, at: int) -> None:
+        step(self, at)
+        if self.exhausted:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Dev, "step", asked)
+    outcome = fit(**given)
+    assert 0 < outcome.result.metrics["steps"] < 40
+    assert outcome.exit_code == 128 + signal.SIGINT
+    assert "refit" not in outcome.result.details
+    assert "first training, whose model is saved in" in stop_message(outcome)
+    monkeypatch.undo()
+    again = text.train(TrainSettings.read(given), resume=True)
+    assert again.exit_code == 0
+    assert "refit" in again.result.details
+
+
 def test_where_there_is_no_checkpoint_none_is_spoken_of(tmp_path: Path) -> None:
     said = stop_message(Outcome(Result("train", "x", {"steps": 0}), tmp_path, exit_code=REQUEUE))
     assert said == (

@@ -370,10 +370,6 @@ def write_provenance(folder: Path, step: int, *, seed: int, data: str) -> None:
     write_text(path, json_text([*parts, now]))
 
 
-_ENOUGH = 1_000
-"""Code for early stopping, used in place of a signal's number and larger than any such number."""
-
-
 class Between(TrainerCallback):
     """Logs, scores and saves between the steps; logged speeds exclude the time that this takes.
 
@@ -387,6 +383,7 @@ class Between(TrainerCallback):
     Attributes:
         save: Function that writes a checkpoint at once; set by the trainer.
         signal: Signal that asked the run to stop, or None.
+        interrupted: Whether the signal ended the run before its last step, after a checkpoint.
     """
 
     save: Callable[[], None]
@@ -404,6 +401,7 @@ class Between(TrainerCallback):
         self.module, self.timer, self.checkpoints, self.dev = module, timer, checkpoints, dev
         self.data, self.metrics, self.pace = data, metrics, pace
         self.signal: int | None = None
+        self.interrupted = False
 
     def on_signal(self, number: int, frame: FrameType | None) -> None:
         """Record a request to stop; at a second Ctrl-C, stop at once."""
@@ -464,14 +462,14 @@ class Between(TrainerCallback):
             self._correct(self.pace, state, control, args.device)
         if self.metrics is not None:
             self.dev.step(step)
-        # only the first process knows the score
-        reason = all_reduce_max(_ENOUGH if self.dev.exhausted else self.signal or 0, args.device)
-        self.signal = reason if 0 < reason < _ENOUGH else None
-        if reason == _ENOUGH:
+        # only the first process knows the score, and a signal may not reach all processes
+        exhausted = all_reduce_max(int(self.dev.exhausted), args.device)
+        self.signal = all_reduce_max(self.signal or 0, args.device) or None
+        if exhausted:  # this step is the last, so that a signal does not interrupt the run
             self.checkpoints.last = step
             control.should_training_stop = True
         elif self.signal is not None and not control.should_training_stop:
-            control.should_save = control.should_training_stop = True
+            control.should_save = control.should_training_stop = self.interrupted = True
         control.should_save |= self.checkpoints.due(step)
 
     def state_dict(self) -> dict[str, Any]:

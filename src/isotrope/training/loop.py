@@ -315,7 +315,7 @@ def make_steps(trainer: RunTrainer, resumed: Path | None) -> int:
             raise LostProcess(
                 f"use fewer `--workers` if memory is short: a process that reads data died ({why})"
             ) from error
-    return CODES[between.signal] if trainer.state.global_step < between.module.steps else 0
+    return CODES[between.signal] if between.interrupted else 0
 
 
 @contextmanager
