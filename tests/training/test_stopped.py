@@ -10,7 +10,7 @@ from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from isotrope.core.errors import LostProcess
 from isotrope.core.result import Result
-from isotrope.training import loop, text
+from isotrope.training import callbacks, loop, text
 from isotrope.training.callbacks import Dev, worker_gone
 from isotrope.training.fit_text import fit
 from isotrope.training.launch import REQUEUE
@@ -46,6 +46,24 @@ def test_while_the_first_batch_is_fetched(
     assert stop_message(outcome).startswith("stopped at step 1; run the same command with --resume")
     monkeypatch.undo()
     assert train(**settings, resume=True).exit_code == 0
+
+
+def test_while_the_processes_agree_whether_to_stop(
+    quick: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This may take as long as the slowest process needs for its step."""
+    values: list[int] = []
+
+    def asked(value: int, device: object) -> int:
+        values.append(value)
+        if len(values) == 2:
+            signal.raise_signal(signal.SIGTERM)
+        return value
+
+    monkeypatch.setattr(callbacks, "all_reduce_max", asked)
+    outcome = fit(**{**quick, "max_steps": 6})
+    assert outcome.exit_code == REQUEUE
+    assert outcome.result.metrics["steps"] == 2
 
 
 def test_after_the_last_step(

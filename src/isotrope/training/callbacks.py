@@ -464,11 +464,13 @@ class Between(TrainerCallback):
             self.dev.step(step)
         # only the first process knows the score, and a signal may not reach all processes
         exhausted = all_reduce_max(int(self.dev.exhausted), args.device)
-        self.signal = all_reduce_max(self.signal or 0, args.device) or None
+        number = all_reduce_max(self.signal or 0, args.device)
+        if number:  # otherwise, keep a signal that has come since: the next step is the last
+            self.signal = number
         if exhausted:  # this step is the last, so that a signal does not interrupt the run
             self.checkpoints.last = step
             control.should_training_stop = True
-        elif self.signal is not None and not control.should_training_stop:
+        elif number and not control.should_training_stop:
             control.should_save = control.should_training_stop = self.interrupted = True
         control.should_save |= self.checkpoints.due(step)
 
