@@ -10,8 +10,8 @@ import yaml
 from safetensors.torch import load_file
 
 from isotrope.cli.main import guarded
-from isotrope.training import callbacks
-from isotrope.training.callbacks import write_provenance
+from isotrope.core.result import provenance
+from isotrope.training.run import write_provenance
 from tests.training.interrupted import at
 from tests.training.test_on_nan import Fit, rows
 
@@ -81,13 +81,12 @@ def test_the_folder_says_what_made_every_part_of_a_run(
     assert part["git"] is None or len(part["git"]["commit"]) == 40
     assert part["command"]
     assert part["python"]
-    provenance = callbacks.provenance
 
     def newer(**given: Any) -> dict[str, Any]:
         found = provenance(**given)
         return {**found, "versions": {**found["versions"], "torch": "99"}}
 
-    monkeypatch.setattr(callbacks, "provenance", newer)
+    monkeypatch.setattr("isotrope.training.run.provenance", newer)
     train(**{**settings, "progress": True}, resume=True)
     parts = json.loads((folder / "provenance.json").read_text())
     assert [part["step"] for part in parts] == [0, 3]

@@ -11,9 +11,10 @@ from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 from isotrope.core.errors import LostProcess
 from isotrope.core.result import Result
 from isotrope.training import callbacks, loop, text
-from isotrope.training.callbacks import Dev, worker_gone
+from isotrope.training.dev_scorer import Dev
 from isotrope.training.fit_text import fit
 from isotrope.training.launch import REQUEUE
+from isotrope.training.loop import worker_gone
 from isotrope.training.run import Outcome, run, stop_message
 from isotrope.training.settings import TrainSettings
 from isotrope.training.trainers import RunTrainer

@@ -107,6 +107,15 @@ def discard_incomplete(folder: Path) -> None:
             remove(checkpoint)
 
 
+def check_unchanged(what: str, before: str | None, now: str | None) -> None:
+    """Refuse to resume a run whose data have changed."""
+    if before != now:
+        raise CannotResume(
+            f"restore the {what}, or start again in another output folder: the data have changed "
+            f"since the checkpoint was written (old fingerprint {before}, new fingerprint {now})"
+        )
+
+
 class Checkpoints:
     """Decides after which steps the trainer saves, and which checkpoints are permanent.
 

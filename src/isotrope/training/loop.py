@@ -3,6 +3,7 @@
 import logging
 import os
 import time
+import traceback
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,8 +29,9 @@ from isotrope.core.lock import ensure_not_replaced
 from isotrope.core.result import Result, provenance
 from isotrope.core.run_folder import RunFolder
 from isotrope.encoders.device import find_device
-from isotrope.training.callbacks import Between, Dev, Metrics, Timer, worker_gone
+from isotrope.training.callbacks import Between
 from isotrope.training.checkpoints import Checkpoints, discard_incomplete, newest, step_of
+from isotrope.training.dev_scorer import Dev
 from isotrope.training.images.method import ImageMethod
 from isotrope.training.launch import CODES, handling
 from isotrope.training.nan_guard import NonFiniteGuard
@@ -41,6 +43,7 @@ from isotrope.training.run import (
     empty_result,
     remove_intermediates,
 )
+from isotrope.training.run_log import Metrics, Timer
 from isotrope.training.settings import RunSettings
 from isotrope.training.text_module import TextModule
 from isotrope.training.time_limit import Pace
@@ -316,6 +319,15 @@ def make_steps(trainer: RunTrainer, resumed: Path | None) -> int:
                 f"use fewer `--workers` if memory is short: a process that reads data died ({why})"
             ) from error
     return CODES[between.signal] if between.interrupted else 0
+
+
+def worker_gone(error: BaseException) -> bool:
+    """Return whether an error reports that a process of the data loader has died."""
+    if isinstance(error, RuntimeError):
+        return str(error).startswith("DataLoader worker")
+    # _try_get_data is the method with which torch's loader reads a batch
+    frames = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return isinstance(error, (ConnectionError, EOFError)) and "_try_get_data" in frames
 
 
 @contextmanager

@@ -29,6 +29,7 @@ from isotrope.core.distributed import (
     rank,
     world_size,
 )
+from isotrope.core.documents import read_json
 from isotrope.core.errors import (
     CannotResume,
     InputError,
@@ -37,11 +38,11 @@ from isotrope.core.errors import (
     SettingError,
     needs_extra,
 )
-from isotrope.core.files import remove, tidy
+from isotrope.core.files import remove, tidy, write_text
 from isotrope.core.legible import counted
 from isotrope.core.lock import Role, exclusive_lock
 from isotrope.core.metrics_log import read_log
-from isotrope.core.result import Result
+from isotrope.core.result import Result, json_text, provenance
 from isotrope.core.run_folder import LOCK, RunFolder
 from isotrope.core.spelling import spell_all
 from isotrope.core.views import Views
@@ -335,6 +336,23 @@ def write_config(settings: RunSettings) -> None:
     output = Path(settings.output)
     RunFolder(output).write_settings(settings.to_yaml())
     _tidy(output)
+
+
+def write_provenance(folder: Path, step: int, *, seed: int, data: str) -> None:
+    """Add versions, seed and data to provenance.json, when a run starts and when it is resumed."""
+    path, parts = RunFolder(folder).provenance, list[dict[str, Any]]()
+    if step > 0 and path.is_file():
+        with suppress(InputError):  # a damaged file is replaced
+            recorded = read_json(path)
+            parts = recorded if isinstance(recorded, list) else []
+    now = {"step": step, **provenance(seed=seed, data=data)}
+    before = parts[-1].get("versions") if parts and isinstance(parts[-1], dict) else None
+    if before not in (None, now["versions"]):
+        warn(
+            "warning: numbers may differ in the last digits from those of an uninterrupted run: "
+            f"package versions changed before this run was resumed (see {path})"
+        )
+    write_text(path, json_text([*parts, now]))
 
 
 def remove_intermediates(output: Path) -> None:

@@ -30,7 +30,7 @@ from isotrope.data.text.batches import DatasetMixture
 from isotrope.data.text.streamed import StreamedBatches
 from isotrope.data.text.tokens import StoreReport, TokenStore
 from isotrope.data.text.views import resolve
-from isotrope.diagnostics.metrics import MEASURED
+from isotrope.diagnostics.metrics import MEASURED, columns
 from isotrope.diagnostics.observe import loss_column
 from isotrope.encoders.cut_initialize import cut_initialize
 from isotrope.encoders.heads import LinearHead, MLPHead
@@ -47,9 +47,9 @@ from isotrope.reports.comparison import line_on_refit, lines_on_changes
 from isotrope.training import changes
 from isotrope.training.auto_recipe import with_recipe
 from isotrope.training.auto_temperature import with_temperature
-from isotrope.training.callbacks import COLUMNS, Dev
 from isotrope.training.card import lora_line, model_card
 from isotrope.training.changes import similarities
+from isotrope.training.dev_scorer import Dev
 from isotrope.training.early_checks import as_begun, check_not_taken
 from isotrope.training.loop import Steps, TrainingTask
 from isotrope.training.nan_guard import check_finite_weights
@@ -91,6 +91,7 @@ _HEADS: dict[str, Callable[[int], nn.Module | None]] = {
     "linear": LinearHead,
     "none": lambda dimension: None,
 }
+COLUMNS = columns("text")
 _NOT_SCORED = "to find out whether training helps, add --dev: no dev score was measured"
 
 

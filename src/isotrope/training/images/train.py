@@ -40,8 +40,8 @@ from isotrope.evaluation.linear_probe import linear_probe
 from isotrope.measures.judgement import DevHistory
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
-from isotrope.training.callbacks import Dev
 from isotrope.training.card import image_card
+from isotrope.training.dev_scorer import Dev
 from isotrope.training.fit_text import by_name, check_callbacks
 from isotrope.training.images.method import TRACKED, ImageMethod
 from isotrope.training.images.settings import ImageSettings, find_method, options_of

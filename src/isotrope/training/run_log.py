@@ -1,0 +1,174 @@
+"""Writes metrics.csv during a run, and times the steps."""
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from isotrope.core.files import (
+    atomic_replace,
+    open_own,
+    os_errors_as_input_errors,
+    sync,
+)
+from isotrope.core.lock import ensure_not_replaced
+from isotrope.core.run_folder import RunFolder
+from isotrope.training.nan_guard import Trained
+from isotrope.training.progress import Progress, warn
+
+
+class Timer:
+    """Counts the seconds that the steps take, including the reading of data."""
+
+    def __init__(self, batch_size: int) -> None:
+        self.batch_size = batch_size
+        self.seconds = 0.0
+        self.steps = 0
+        self._since: float | None = None
+        self._resting = 0.0
+
+    @property
+    def rate(self) -> float:
+        """Rows of data per second."""
+        return self.steps * self.batch_size / max(self.seconds, 1e-9)
+
+    def rest(self, seconds: float) -> None:
+        """Exclude seconds that another callback took from the time of the steps."""
+        self._resting += seconds
+
+    def begin(self) -> None:
+        """Start the clock."""
+        self._since, self._resting = time.perf_counter(), 0.0
+
+    def step(self) -> None:
+        """Add the time of the step that has just ended, including the reading of its data."""
+        now = time.perf_counter()
+        if self._since is not None:
+            self.seconds += now - self._since - self._resting
+        self.steps += 1
+        self._since, self._resting = now, 0.0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the seconds so far for a checkpoint."""
+        return {"seconds": self.seconds, "steps": self.steps}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue from the seconds in a checkpoint."""
+        self.seconds, self.steps = state_dict["seconds"], state_dict["steps"]
+
+
+class Metrics:
+    """Writes metrics.csv, with a row for each logged step and no text for unmeasured numbers."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        steps_per_epoch: int | None,
+        timer: Timer,
+        module: Trained,
+        columns: Sequence[str],
+        progress: Progress,
+        log: Callable[[dict[str, float], int], None],
+    ) -> None:
+        self.path, self.progress, self.module = RunFolder(folder).metrics, progress, module
+        self.columns = tuple(columns)  # the last is the rows of data per second
+        self.steps_per_epoch, self.timer = steps_per_epoch, timer
+        self._log = log
+        self._pending: int | None = None
+        self._row: dict[str, float | None] = {}  # its row, which is not yet in the file
+        self.newest: dict[str, float | None] = {}  # newest row with a loss
+
+    def begin(self, step: int) -> None:
+        """Write the header of metrics.csv; a resumed run keeps only the rows before ``step``."""
+        rows = self._read() if self.path.is_file() and step > 0 else {}
+        if self._pending is not None and self._pending < step:
+            rows.setdefault(self._pending, self._row)
+            self._pending = None
+        earlier = [(at, row) for at, row in sorted(rows.items()) if at < step]
+        measured = [row for _, row in earlier if row.get("loss") is not None]
+        self.newest = measured[-1] if measured else {}
+        with (
+            atomic_replace(self.path) as temporary,
+            temporary.open("w", encoding="utf-8") as handle,
+        ):
+            handle.write(",".join(self.columns) + "\n")
+            handle.writelines(self._line(at, row) for at, row in earlier)
+
+    def _read(self) -> dict[int, dict[str, float | None]]:
+        """Return the rows of the file; skip lines that a power failure cut short."""
+        *lines, unfinished = self.path.read_text(encoding="utf-8", errors="replace").split("\n")
+        names = lines.pop(0).split(",") if lines else []
+        broken = int(unfinished != "")
+        rows: dict[int, dict[str, float | None]] = {}
+        for line in lines:
+            try:
+                row = dict(zip(names, line.split(","), strict=True))
+                # a column that an earlier version did not write stays empty
+                cells = {k: float(cell) if (cell := row.get(k)) else None for k in self.columns[1:]}
+                rows[int(row["step"])] = cells
+            except (KeyError, ValueError):
+                broken += 1
+        if broken:
+            warn(f"warning: skipped rows of {self.path} that cannot be read: {broken}")
+        return rows
+
+    def add(self, step: int, values: dict[str, float | None]) -> None:
+        """Add values to the row of ``step``; metrics.csv gets this row when the next row begins."""
+        ensure_not_replaced(self.path.parent)
+        if step != self._pending:
+            self.close()
+            self._pending, self._row = step, {}
+        # rounded as in the file, so that a resumed run has the same numbers
+        self._row.update({k: v if v is None else float(f"{v:.10g}") for k, v in values.items()})
+        if self._row.get("loss") is not None:
+            self.newest = self._row
+        self._log({name: value for name, value in values.items() if value is not None}, step)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return a dict with the row that is not yet in metrics.csv, for a checkpoint."""
+        with os_errors_as_input_errors(self.path):
+            sync(self.path)
+        return {"pending": None if self._pending is None else (self._pending, self._row)}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue with the unwritten row of a checkpoint."""
+        if state_dict["pending"] is not None:
+            self._pending, self._row = state_dict["pending"]
+
+    def close(self) -> None:
+        """Write the unfinished row."""
+        if self._pending is None:
+            return
+        ensure_not_replaced(self.path.parent)
+        with (
+            os_errors_as_input_errors(self.path),
+            open_own(self.path, "a", encoding="utf-8") as handle,
+        ):
+            handle.write(self._line(self._pending, self._row))
+        self._pending = None
+
+    def _line(self, step: int, values: dict[str, float | None]) -> str:
+        row = {"step": step, **values}
+        cells = ("" if row.get(k) is None else f"{row[k]:.10g}" for k in self.columns)
+        return ",".join(cells) + "\n"
+
+    def step(self, step: int) -> None:
+        """Add a row for the step that has just ended, if it was measured. Steps count from 0."""
+        module = self.module
+        if not module.measured:
+            return
+        norm = module.gradient_norm
+        self.add(
+            step,
+            {
+                **module.measured,
+                "epoch": None if self.steps_per_epoch is None else step / self.steps_per_epoch,
+                "learning_rate": module.learning_rate_at(step),
+                "gradient_norm": None if norm is None else float(norm),
+                self.columns[-1]: self.timer.rate,
+            },
+        )
+        if (loss := module.measured.get("loss")) is not None:
+            self.progress.logged(step, loss)
+        module.measured = {}
