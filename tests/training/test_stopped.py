@@ -10,7 +10,7 @@ from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from isotrope.core.errors import LostProcess
 from isotrope.core.result import Result
-from isotrope.training import callbacks, loop, text
+from isotrope.training import loop, run_callback, text
 from isotrope.training.dev_scorer import Dev
 from isotrope.training.fit_text import fit
 from isotrope.training.launch import REQUEUE
@@ -61,7 +61,7 @@ def test_while_the_processes_agree_whether_to_stop(
             signal.raise_signal(signal.SIGTERM)
         return value
 
-    monkeypatch.setattr(callbacks, "all_reduce_max", asked)
+    monkeypatch.setattr(run_callback, "all_reduce_max", asked)
     outcome = fit(**{**quick, "max_steps": 6})
     assert outcome.exit_code == REQUEUE
     assert outcome.result.metrics["steps"] == 2

@@ -29,7 +29,6 @@ from isotrope.core.lock import ensure_not_replaced
 from isotrope.core.result import Result, provenance
 from isotrope.core.run_folder import RunFolder
 from isotrope.encoders.device import find_device
-from isotrope.training.callbacks import Between
 from isotrope.training.checkpoints import Checkpoints, discard_incomplete, newest, step_of
 from isotrope.training.dev_scorer import Dev
 from isotrope.training.images.method import ImageMethod
@@ -43,6 +42,7 @@ from isotrope.training.run import (
     empty_result,
     remove_intermediates,
 )
+from isotrope.training.run_callback import Between
 from isotrope.training.run_log import Metrics, Timer
 from isotrope.training.settings import RunSettings
 from isotrope.training.text_module import TextModule

@@ -23,10 +23,10 @@ from isotrope.core.errors import CannotResume, InputError, first_line
 from isotrope.core.files import os_errors_as_input_errors, remove
 from isotrope.core.lock import ensure_not_replaced
 from isotrope.core.run_folder import STATES, WEIGHTS
-from isotrope.training.callbacks import Between
 from isotrope.training.checkpoints import finish
 from isotrope.training.nan_guard import NonFiniteGuard, Trained, check_finite_weights
 from isotrope.training.optimisers import step_seed
+from isotrope.training.run_callback import Between
 from isotrope.training.text_module import TextModule
 
 if not hasattr(Trainer, "_get_grad_norm"):  # an older trainer would never call ours

@@ -22,12 +22,12 @@ from isotrope.diagnostics.metrics import MEASURED
 from isotrope.encoders.image import ImageEncoder
 from isotrope.measures.alignment import alignment
 from isotrope.paradigm import registry
-from isotrope.training.callbacks import Between
 from isotrope.training.checkpoints import Checkpoints
 from isotrope.training.images.method import TRACKED, ImageMethod, Options, measure
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.loop import Steps, TrainingTask, make_steps, trainer_of
 from isotrope.training.nan_guard import NonFiniteGuard
+from isotrope.training.run_callback import Between
 from isotrope.training.run_log import Timer
 from tests.measures.test_spread import entropy_rank
 from tests.training.tiny_images import STEPS, batch, encoder, gradients, method, plan
