@@ -11,7 +11,7 @@ from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 from isotrope.core.errors import LostProcess
 from isotrope.core.result import Result
 from isotrope.training import loop, run_callback, text
-from isotrope.training.dev_scorer import Dev
+from isotrope.training.dev_scorer import DevScorer
 from isotrope.training.fit_text import fit
 from isotrope.training.launch import REQUEUE
 from isotrope.training.loop import worker_gone
@@ -91,14 +91,14 @@ def test_with_the_last_step_no_second_training_begins(
 ) -> None:
     given = {**quick, "dev": "auto", "holdout": 0.2, "prefer": prefer}
     given |= {"refit": True, "eval_every": 0}
-    step = Dev.step
+    after_step = DevScorer.after_step
 
-    def asked(self: Dev, at: int) -> None:
-        step(self, at)
-        if at == self.metrics.module.steps:
+    def asked(self: DevScorer, at: int) -> None:
+        after_step(self, at)
+        if at == self.module.steps:
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(Dev, "step", asked)
+    monkeypatch.setattr(DevScorer, "after_step", asked)
     outcome = fit(**given)
     assert "refit" not in outcome.result.details
     if prefer == "original":  # nothing is left to do
@@ -117,14 +117,14 @@ def test_with_early_stopping_no_second_training_begins(
 ) -> None:
     given = {**quick, "dev": "auto", "holdout": 0.2, "prefer": "trained"}
     given |= {"refit": True, "eval_every": 1, "patience": 1, "max_steps": 40}
-    step = Dev.step
+    after_step = DevScorer.after_step
 
-    def asked(self: Dev, at: int) -> None:
-        step(self, at)
-        if self.exhausted:
+    def asked(self: DevScorer, at: int) -> None:
+        after_step(self, at)
+        if self.is_exhausted:
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(Dev, "step", asked)
+    monkeypatch.setattr(DevScorer, "after_step", asked)
     outcome = fit(**given)
     assert 0 < outcome.result.metrics["steps"] < 40
     assert outcome.exit_code == 128 + signal.SIGINT

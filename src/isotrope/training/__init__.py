@@ -2,7 +2,8 @@
 
 ``settings`` declares the settings of a training. ``run`` creates the folder, starts the processes
 and returns the outcome of a run. ``loop`` performs the steps. ``trainers`` extends the trainers of
-sentence-transformers and transformers. ``run_callback`` logs, scores and saves between the steps.
+sentence-transformers and transformers. ``run_callback`` does the work between the steps: it calls
+``run_log``, which writes metrics.csv, and ``dev_scorer``, which measures the dev score.
 ``checkpoints`` finds complete checkpoints, ``progress`` prints the progress, and ``nan_guard``
 stops a run at a number that is not finite.
 

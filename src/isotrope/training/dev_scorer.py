@@ -1,8 +1,9 @@
-"""Measures the dev score during a run, and keeps the best model."""
+"""Measures the dev score during a run, and saves the best model."""
 
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -10,19 +11,22 @@ import torch
 from isotrope.core.run_folder import RunFolder
 from isotrope.measures.judgement import DevEvaluation, DevHistory, Judgement, judge
 from isotrope.training.checkpoints import check_unchanged
-from isotrope.training.nan_guard import check_finite_weights
-from isotrope.training.run_log import Metrics
+from isotrope.training.nan_guard import Trained, check_finite_weights
+from isotrope.training.run_log import RunLog
 
 
-class Dev:
+@dataclass(kw_only=True, eq=False)
+class DevScorer:
     """Measures the dev score at step 0, every ``every`` steps and at the end.
 
     The best model is saved, unless ``history.saved`` is "last". Losses of held-out records are
-    measured at the same steps, and written to the same rows of metrics.csv.
+    measured at the same steps, and written to the same rows of metrics.csv. Call :meth:`attach`
+    before the first step.
 
-    Args:
+    Attributes:
         history: History of the evaluations. It also has the name of the score and determines which
             model is saved.
+        module: Module in training, whose encoder is scored.
         score: Function that evaluates the current encoder. Or a string, if no data are scored: the
             string is printed at the end of the run in place of the verdict.
         column: Column of the score in metrics.csv, and prefix of the scores in result.json.
@@ -31,29 +35,39 @@ class Dev:
         curves: Function that returns a dict from columns to losses of held-out records, or None.
         data: Fingerprint of the scored data, which must not change when a run is resumed. None if
             nothing is scored, or if the scored data are a part of the training data.
+        weights: Fingerprints of the saved models, by step.
+        seconds: Seconds that the newest evaluation took.
     """
 
-    metrics: Metrics  # receives the scores
-    keep: Callable[[int], str]  # saves the best model
-    saved: Callable[[], AbstractContextManager[None]] = nullcontext  # has the weights to save
+    history: DevHistory
+    module: Trained
+    score: Callable[[], DevEvaluation] | str
+    column: str
+    every: int
+    patience: int | None = None
+    curves: Callable[[], Mapping[str, float]] | None = None
+    data: str | None = None
+    weights: dict[int, str] = field(default_factory=dict, init=False)
+    seconds: float = field(default=0.0, init=False)
+    log: RunLog = field(init=False)
+    _save: Callable[[int], str] = field(init=False)
+    _with_saved_weights: Callable[[], AbstractContextManager[None]] = field(init=False)
 
-    def __init__(
+    def attach(
         self,
-        history: DevHistory,
-        score: Callable[[], DevEvaluation] | str,
-        *,
-        column: str,
-        every: int,
-        patience: int | None = None,
-        curves: Callable[[], Mapping[str, float]] | None = None,
-        data: str | None = None,
+        log: RunLog,
+        save: Callable[[int], str],
+        with_saved_weights: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        self.curves, self.data = curves, data
-        self.history, self.score, self.column = history, score, column
-        self.every, self.patience = every, patience
-        self.keeps_best = history.saved != "last"
-        self.weights: dict[int, str] = {}  # fingerprints of the kept models, by step
-        self.seconds = 0.0  # of the newest evaluation
+        """Connect the scorer with its run.
+
+        Args:
+            log: Log that receives the scores.
+            save: Function that saves the model of a step, and returns its fingerprint.
+            with_saved_weights: Context in which the module has the weights to score and to save,
+                if these differ from the weights in training.
+        """
+        self.log, self._save, self._with_saved_weights = log, save, with_saved_weights
 
     @property
     def scores(self) -> dict[int, float]:
@@ -69,7 +83,7 @@ class Dev:
         return step, self.scores[step]
 
     @property
-    def exhausted(self) -> bool:
+    def is_exhausted(self) -> bool:
         """Whether the last ``patience`` evaluations gave no new best score."""
         if self.patience is None or not self.scores:
             return False
@@ -81,52 +95,55 @@ class Dev:
             return Judgement("not known", str(self.score))
         return judge(self.history)
 
-    def evaluate(self, step: int) -> None:
-        """Score the encoder after ``step`` updates; save the encoder if its score is the best."""
-        start = time.perf_counter()
-        with self.saved() if step else nullcontext():  # a blend with itself changes -0.0 to 0.0
-            self._evaluate(step)
-        self.seconds = time.perf_counter() - start
-        self.metrics.timer.rest(self.seconds)
-
-    def _evaluate(self, step: int) -> None:
-        if self.curves is not None:
-            self.metrics.add(step, {**self.curves()})
-        if isinstance(self.score, str):
-            return
-        evaluation = self.score()
-        value = evaluation.value
-        self.history.add(step, evaluation)
-        self._mark_end()
-        self.metrics.add(step, {self.column: value})
-        if self.keeps_best and self.history.chosen_step() == step:
-            self.weights[step] = self.keep(step)
-        self.history.save(RunFolder(self.metrics.path.parent).dev)
-        first = self.scores[min(self.scores)]
-        change = "start" if step == 0 else f"{value - first:+.2f} from the start"
-        at = self.history.highest_step
-        best = f"best {self.scores[at]:.2f} at step {at:,}"
-        shown = change if self.history.saved == "trained" else best
-        self.metrics.progress.scored(step, f"{self.history.name} {value:.2f}", change, shown)
-        if self.exhausted and step != self.metrics.module.steps:
-            since = f"in the last {self.patience} evaluations, no score was above the {best}"
-            self.metrics.progress.say(f"early stopping at step {step:,}: {since}")
-
-    def _mark_end(self) -> None:
-        """Record whether the newest evaluation is the last."""
-        last = max(self.scores, default=0) == self.metrics.module.steps
-        self.history.ended = last or self.exhausted
-
     def begin(self, step: int) -> None:
         """Score the model before training."""
         if step == 0 and 0 not in self.scores:
-            self.evaluate(0)
+            self._evaluate(0)
 
-    def step(self, step: int) -> None:
+    def after_step(self, step: int) -> None:
         """Score every ``every`` steps and after the last step."""
-        if step == self.metrics.module.steps or (self.every and step % self.every == 0):
-            check_finite_weights(self.metrics.module, step)
-            self.evaluate(step)
+        if step == self.module.steps or (self.every and step % self.every == 0):
+            check_finite_weights(self.module, step)
+            self._evaluate(step)
+
+    def _evaluate(self, step: int) -> None:
+        """Measure curves and score after ``step`` updates, outside the time of the steps."""
+        start = time.perf_counter()
+        # at step 0, a blend of the weights with themselves would change -0.0 to 0.0
+        with self._with_saved_weights() if step else nullcontext():
+            if self.curves is not None:
+                self.log.add(step, {**self.curves()})
+            if not isinstance(self.score, str):
+                self._add(step, self.score())
+        self.seconds = time.perf_counter() - start
+        self.log.timer.rest(self.seconds)
+
+    def _add(self, step: int, evaluation: DevEvaluation) -> None:
+        """Log an evaluation, and save the model if its score is the best."""
+        self.history.add(step, evaluation)
+        self._mark_end()
+        self.log.add(step, {self.column: evaluation.value})
+        if self.history.saved != "last" and self.history.chosen_step() == step:
+            self.weights[step] = self._save(step)
+        self.history.save(RunFolder(self.log.folder).dev)
+        self._show(step, evaluation.value)
+
+    def _show(self, step: int, value: float) -> None:
+        """Show a score and, if it is so, that the run ends early."""
+        change, highest = "start", self.history.highest_step
+        if step > 0:
+            change = f"{value - self.scores[min(self.scores)]:+.2f} from the start"
+        best = f"best {self.scores[highest]:.2f} at step {highest:,}"
+        reached = change if self.history.saved == "trained" else best
+        self.log.progress.scored(step, f"{self.history.name} {value:.2f}", change, reached)
+        if self.is_exhausted and step != self.module.steps:
+            since = f"in the last {self.patience} evaluations, no score was above the {best}"
+            self.log.progress.say(f"early stopping at step {step:,}: {since}")
+
+    def _mark_end(self) -> None:
+        """Record whether the newest evaluation is the last."""
+        at_end = max(self.scores, default=0) == self.module.steps
+        self.history.ended = at_end or self.is_exhausted
 
     def state_dict(self) -> dict[str, Any]:
         """Return the scores so far for a checkpoint."""
@@ -142,9 +159,8 @@ class Dev:
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue from the scores of a checkpoint."""
-        before = state_dict["data"]
-        check_unchanged(f"data of the {self.history.name}", before, self.data)
+        """Continue from the scores of a checkpoint; refuse to continue if the data have changed."""
+        check_unchanged(f"data of the {self.history.name}", state_dict["data"], self.data)
         self.history.scores = {int(k): float(v) for k, v in state_dict["scores"].items()}
         self.weights = dict(state_dict.get("weights", {}))
         gold = state_dict.get("gold")

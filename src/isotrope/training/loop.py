@@ -7,7 +7,7 @@ import traceback
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, cast
@@ -30,7 +30,7 @@ from isotrope.core.result import Result, provenance
 from isotrope.core.run_folder import RunFolder
 from isotrope.encoders.device import find_device
 from isotrope.training.checkpoints import Checkpoints, discard_incomplete, newest, step_of
-from isotrope.training.dev_scorer import Dev
+from isotrope.training.dev_scorer import DevScorer
 from isotrope.training.images.method import ImageMethod
 from isotrope.training.launch import CODES, handling
 from isotrope.training.nan_guard import NonFiniteGuard
@@ -42,8 +42,8 @@ from isotrope.training.run import (
     empty_result,
     remove_intermediates,
 )
-from isotrope.training.run_callback import Between
-from isotrope.training.run_log import Metrics, Timer
+from isotrope.training.run_callback import RunCallback
+from isotrope.training.run_log import RunLog, Timer
 from isotrope.training.settings import RunSettings
 from isotrope.training.text_module import TextModule
 from isotrope.training.time_limit import Pace
@@ -82,7 +82,8 @@ class TrainingTask(ABC):
     Attributes:
         logged: Names of the numbers that are copied from the last logged step to the result.
         module: Module to train, in its state before the first step.
-        columns: Columns of metrics.csv; the last is the number of records per second.
+        columns: Columns of metrics.csv.
+        rate_column: Column of metrics.csv with the number of records per second.
         clip: Norm above which gradients are clipped; None if gradients are never clipped.
         dev: Object that measures the dev score during the run.
         twice: Whether a second training follows this one.
@@ -90,6 +91,7 @@ class TrainingTask(ABC):
 
     kind: ClassVar[str]
     logged: ClassVar[Sequence[str]]
+    rate_column: ClassVar[str]
 
     settings: RunSettings
     module: TextModule | ImageMethod
@@ -99,7 +101,7 @@ class TrainingTask(ABC):
     steps_per_epoch: int | None
     fingerprint: str
     clip: float | None
-    dev: Dev
+    dev: DevScorer
     twice: bool = False
 
     # differs between text and images
@@ -157,7 +159,7 @@ class TrainingTask(ABC):
             steps=module.steps, most=self.most, bar=bar, lines=lines, twice=self.twice
         )
         trainer = trainer_of(self.settings, module, output, self.clip, self.most)
-        between = self._between(progress, trainer)
+        run_callback = self._make_run_callback(progress, trainer)
         if first and "tensorboard" in self.settings.logger:
             callbacks = [Board(output / "tensorboard"), *callbacks]
         self.introduce(progress.say)
@@ -169,7 +171,7 @@ class TrainingTask(ABC):
         began = time.perf_counter()
         loader = self.loader(0 if resumed is None else step_of(resumed))
         guard = NonFiniteGuard(module, self.settings)
-        trainer.attach(between, guard, loader, callbacks)
+        trainer.attach(run_callback, guard, loader, callbacks)
         code = make_steps(trainer, resumed)
         if not code and isinstance(module, TextModule):
             module.blend()
@@ -177,7 +179,7 @@ class TrainingTask(ABC):
             return Outcome(self.result(), output, code, module.encoder, first=first)
         if not first:
             return Outcome(empty_result(output), output, encoder=module.encoder, first=False)
-        between.checkpoints.rotate()  # a killed process may have left too many
+        run_callback.checkpoints.rotate()  # a killed process may have left too many
         result = self.finish()
         result.metrics["wall_seconds"] = round(time.perf_counter() - began, 3)
         ensure_not_replaced(output)
@@ -185,40 +187,47 @@ class TrainingTask(ABC):
         result.save(RunFolder(output).result)
         remove_intermediates(output)
         # a request to stop that came with the last step is one not to begin a second training
-        code = CODES[between.signal] if awaits_second(self.settings, result) else 0
+        code = CODES[run_callback.stop_signal] if awaits_second(self.settings, result) else 0
         return Outcome(result, output, code, encoder=module.encoder)
 
-    def _between(self, progress: Progress, trainer: RunTrainer) -> Between:
+    def _make_run_callback(self, progress: Progress, trainer: RunTrainer) -> RunCallback:
         """Return the callback that does all work between the steps."""
-        settings, output, timer = self.settings, self.output, Timer(self.batch_size)
-        metrics = Metrics(
-            output,
+        settings, output, module = self.settings, self.output, self.module
+        timer = Timer(self.batch_size)
+        log = RunLog(
+            folder=output,
+            columns=self.columns,
+            rate_column=self.rate_column,
             steps_per_epoch=self.steps_per_epoch,
             timer=timer,
-            module=self.module,
-            columns=self.columns,
+            module=module,
             progress=progress,
-            log=trainer.log_row,
+            send=trainer.log_row,
         )
         checkpoints = Checkpoints(
             RunFolder(output).checkpoints,
             every=settings.checkpoint_every,
             keep=settings.keep_every,
-            last=self.module.steps,
+            last=module.steps,
         )
-        self.dev.metrics, self.dev.keep = metrics, self.keep
-        if isinstance(self.module, TextModule):
-            self.dev.saved = self.module.blended
-        own = metrics if rank() == 0 else None
-        return Between(
-            self.module, timer, checkpoints, self.dev, self.fingerprint, own, self.pace()
+        blended = module.blended if isinstance(module, TextModule) else nullcontext
+        self.dev.attach(log, self.keep, blended)
+        return RunCallback(
+            module=module,
+            timer=timer,
+            checkpoints=checkpoints,
+            save=trainer.save_now,
+            dev=self.dev,
+            fingerprint=self.fingerprint,
+            log=log if rank() == 0 else None,
+            pace=self.pace(),
         )
 
     def result(self) -> Result:
         """Return the result of the run so far."""
         settings, dev = self.settings, self.dev
         column, scores, best = dev.column, dev.scores, dev.best
-        timer, newest, judgement = dev.metrics.timer, dev.metrics.newest, dev.judgement()
+        timer, newest, judgement = dev.log.timer, dev.log.newest, dev.judgement()
         return Result(
             kind=self.kind,
             name=self.output.name,
@@ -229,7 +238,7 @@ class TrainingTask(ABC):
                 f"{column}_final": scores[max(scores)] if scores else None,
                 "steps": timer.steps,
                 "seconds": round(timer.seconds, 3),
-                self.columns[-1]: round(timer.rate, 2),
+                self.rate_column: round(timer.rate, 2),
                 **{name: newest.get(name) for name in ("loss", *self.logged)},
             },
             details={
@@ -300,8 +309,8 @@ def trainer_of(
 
 def make_steps(trainer: RunTrainer, resumed: Path | None) -> int:
     """Train until the last step, or until a request to stop; return the exit code."""
-    between = trainer.between
-    with _quiet(), _closing(between), handling(between.on_signal):
+    run_callback = trainer.run_callback
+    with _quiet(), _closing(run_callback), handling(run_callback.on_signal):
         try:
             trainer.train(resume_from_checkpoint=None if resumed is None else str(resumed))
         except (CannotResume, Diverged):
@@ -318,7 +327,7 @@ def make_steps(trainer: RunTrainer, resumed: Path | None) -> int:
             raise LostProcess(
                 f"use fewer `--workers` if memory is short: a process that reads data died ({why})"
             ) from error
-    return CODES[between.signal] if between.interrupted else 0
+    return CODES[run_callback.stop_signal] if run_callback.interrupted else 0
 
 
 def worker_gone(error: BaseException) -> bool:
@@ -331,15 +340,15 @@ def worker_gone(error: BaseException) -> bool:
 
 
 @contextmanager
-def _closing(between: Between) -> Iterator[None]:
+def _closing(run_callback: RunCallback) -> Iterator[None]:
     """Close the bar and the log at the end, also after an error, which is raised again."""
     try:
         yield
     except BaseException:
         with suppress(InputError):
-            between.close()
+            run_callback.close()
         raise
-    between.close()
+    run_callback.close()
 
 
 @contextmanager

@@ -238,7 +238,7 @@ def _here(
     taken = (
         _taken(output, settings, resume=resume, role=role, lines=lines) if first else nullcontext()
     )
-    # handles SIGTERM before the first step and after the last; ``Between`` handles it otherwise
+    # handles SIGTERM before the first step and after the last; ``RunCallback`` handles it otherwise
     with handling(interrupt, [signal.SIGTERM]), _random_states_kept():
         try:
             with taken as finished:

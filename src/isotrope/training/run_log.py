@@ -1,16 +1,12 @@
-"""Writes metrics.csv during a run, and times the steps."""
+"""The log of a run: rows of metrics.csv, which loggers also receive, and the time of the steps."""
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from isotrope.core.files import (
-    atomic_replace,
-    open_own,
-    os_errors_as_input_errors,
-    sync,
-)
+from isotrope.core.files import atomic_replace, open_own, os_errors_as_input_errors, sync
 from isotrope.core.lock import ensure_not_replaced
 from isotrope.core.run_folder import RunFolder
 from isotrope.training.nan_guard import Trained
@@ -33,14 +29,14 @@ class Timer:
         return self.steps * self.batch_size / max(self.seconds, 1e-9)
 
     def rest(self, seconds: float) -> None:
-        """Exclude seconds that another callback took from the time of the steps."""
+        """Exclude seconds of other work from the time of the steps."""
         self._resting += seconds
 
     def begin(self) -> None:
         """Start the clock."""
         self._since, self._resting = time.perf_counter(), 0.0
 
-    def step(self) -> None:
+    def end_step(self) -> None:
         """Add the time of the step that has just ended, including the reading of its data."""
         now = time.perf_counter()
         if self._since is not None:
@@ -57,27 +53,41 @@ class Timer:
         self.seconds, self.steps = state_dict["seconds"], state_dict["steps"]
 
 
-class Metrics:
-    """Writes metrics.csv, with a row for each logged step and no text for unmeasured numbers."""
+@dataclass(kw_only=True, eq=False)
+class RunLog:
+    """Writes metrics.csv, with a row for each logged step and no text for unmeasured numbers.
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        steps_per_epoch: int | None,
-        timer: Timer,
-        module: Trained,
-        columns: Sequence[str],
-        progress: Progress,
-        log: Callable[[dict[str, float], int], None],
-    ) -> None:
-        self.path, self.progress, self.module = RunFolder(folder).metrics, progress, module
-        self.columns = tuple(columns)  # the last is the rows of data per second
-        self.steps_per_epoch, self.timer = steps_per_epoch, timer
-        self._log = log
-        self._pending: int | None = None
-        self._row: dict[str, float | None] = {}  # its row, which is not yet in the file
-        self.newest: dict[str, float | None] = {}  # newest row with a loss
+    Steps count from 0. Row N has the dev score after N steps, and the loss of the next step. As
+    these numbers are added one after the other, the newest row is written when the next one begins.
+
+    Attributes:
+        folder: The run folder.
+        columns: Columns of metrics.csv; the first is ``step``.
+        rate_column: Column of the rows of data per second.
+        steps_per_epoch: Number of steps of an epoch, or None if epochs are not counted.
+        timer: Timer of the steps.
+        module: Module whose measured numbers are logged.
+        progress: Display of the progress, which shows the loss.
+        send: Function that passes numbers and their step to the loggers.
+        newest: Newest row with a loss; empty if there is none.
+    """
+
+    folder: Path
+    columns: Sequence[str]
+    rate_column: str
+    steps_per_epoch: int | None
+    timer: Timer
+    module: Trained
+    progress: Progress
+    send: Callable[[dict[str, float], int], None]
+    newest: dict[str, float | None] = field(default_factory=dict, init=False)
+    _pending: int | None = field(default=None, init=False)  # step of the row not yet in the file
+    _row: dict[str, float | None] = field(default_factory=dict, init=False)  # this row
+
+    @property
+    def path(self) -> Path:
+        """Path of metrics.csv."""
+        return RunFolder(self.folder).metrics
 
     def begin(self, step: int) -> None:
         """Write the header of metrics.csv; a resumed run keeps only the rows before ``step``."""
@@ -85,15 +95,15 @@ class Metrics:
         if self._pending is not None and self._pending < step:
             rows.setdefault(self._pending, self._row)
             self._pending = None
-        earlier = [(at, row) for at, row in sorted(rows.items()) if at < step]
-        measured = [row for _, row in earlier if row.get("loss") is not None]
+        earlier = {at: rows[at] for at in sorted(rows) if at < step}
+        measured = [row for row in earlier.values() if row.get("loss") is not None]
         self.newest = measured[-1] if measured else {}
         with (
             atomic_replace(self.path) as temporary,
             temporary.open("w", encoding="utf-8") as handle,
         ):
             handle.write(",".join(self.columns) + "\n")
-            handle.writelines(self._line(at, row) for at, row in earlier)
+            handle.writelines(self._line(at, row) for at, row in earlier.items())
 
     def _read(self) -> dict[int, dict[str, float | None]]:
         """Return the rows of the file; skip lines that a power failure cut short."""
@@ -103,10 +113,12 @@ class Metrics:
         rows: dict[int, dict[str, float | None]] = {}
         for line in lines:
             try:
-                row = dict(zip(names, line.split(","), strict=True))
-                # a column that an earlier version did not write stays empty
-                cells = {k: float(cell) if (cell := row.get(k)) else None for k in self.columns[1:]}
-                rows[int(row["step"])] = cells
+                cells = dict(zip(names, line.split(","), strict=True))
+                row: dict[str, float | None] = {}
+                for column in self.columns[1:]:
+                    cell = cells.get(column)  # None: an earlier version did not write this column
+                    row[column] = float(cell) if cell else None
+                rows[int(cells["step"])] = row
             except (KeyError, ValueError):
                 broken += 1
         if broken:
@@ -115,15 +127,35 @@ class Metrics:
 
     def add(self, step: int, values: dict[str, float | None]) -> None:
         """Add values to the row of ``step``; metrics.csv gets this row when the next row begins."""
-        ensure_not_replaced(self.path.parent)
+        ensure_not_replaced(self.folder)
         if step != self._pending:
             self.close()
             self._pending, self._row = step, {}
-        # rounded as in the file, so that a resumed run has the same numbers
-        self._row.update({k: v if v is None else float(f"{v:.10g}") for k, v in values.items()})
+        for column, value in values.items():
+            # rounded as in the file, so that a resumed run has the same numbers
+            self._row[column] = None if value is None else float(f"{value:.10g}")
         if self._row.get("loss") is not None:
             self.newest = self._row
-        self._log({name: value for name, value in values.items() if value is not None}, step)
+        self.send({name: value for name, value in values.items() if value is not None}, step)
+
+    def add_measured(self, step: int) -> None:
+        """Add the numbers that the module measured in a step, if it measured any."""
+        module = self.module
+        if not module.measured:
+            return
+        self.add(
+            step,
+            {
+                **module.measured,
+                "epoch": None if self.steps_per_epoch is None else step / self.steps_per_epoch,
+                "learning_rate": module.learning_rate_at(step),
+                "gradient_norm": module.gradient_norm,
+                self.rate_column: self.timer.rate,
+            },
+        )
+        loss = module.measured.get("loss")
+        if loss is not None:
+            self.progress.logged(step, loss)
 
     def state_dict(self) -> dict[str, Any]:
         """Return a dict with the row that is not yet in metrics.csv, for a checkpoint."""
@@ -140,7 +172,7 @@ class Metrics:
         """Write the unfinished row."""
         if self._pending is None:
             return
-        ensure_not_replaced(self.path.parent)
+        ensure_not_replaced(self.folder)
         with (
             os_errors_as_input_errors(self.path),
             open_own(self.path, "a", encoding="utf-8") as handle,
@@ -152,23 +184,3 @@ class Metrics:
         row = {"step": step, **values}
         cells = ("" if row.get(k) is None else f"{row[k]:.10g}" for k in self.columns)
         return ",".join(cells) + "\n"
-
-    def step(self, step: int) -> None:
-        """Add a row for the step that has just ended, if it was measured. Steps count from 0."""
-        module = self.module
-        if not module.measured:
-            return
-        norm = module.gradient_norm
-        self.add(
-            step,
-            {
-                **module.measured,
-                "epoch": None if self.steps_per_epoch is None else step / self.steps_per_epoch,
-                "learning_rate": module.learning_rate_at(step),
-                "gradient_norm": None if norm is None else float(norm),
-                self.columns[-1]: self.timer.rate,
-            },
-        )
-        if (loss := module.measured.get("loss")) is not None:
-            self.progress.logged(step, loss)
-        module.measured = {}

@@ -49,7 +49,7 @@ from isotrope.training.auto_recipe import with_recipe
 from isotrope.training.auto_temperature import with_temperature
 from isotrope.training.card import lora_line, model_card
 from isotrope.training.changes import similarities
-from isotrope.training.dev_scorer import Dev
+from isotrope.training.dev_scorer import DevScorer
 from isotrope.training.early_checks import as_begun, check_not_taken
 from isotrope.training.loop import Steps, TrainingTask
 from isotrope.training.nan_guard import check_finite_weights
@@ -207,9 +207,10 @@ def _prepare(settings: TrainSettings, output: Path, limit: TimeLimit | None) -> 
         columns=_columns(stores),
         fingerprint=batches.report.fingerprint,
         clip=settings.clip,
-        dev=Dev(
-            DevHistory("dev" if watch is None else watch.name, settings.prefer),
-            _NOT_SCORED if watch is None else functools.partial(watch.score, encoder),
+        dev=DevScorer(
+            history=DevHistory("dev" if watch is None else watch.name, settings.prefer),
+            module=module,
+            score=_NOT_SCORED if watch is None else functools.partial(watch.score, encoder),
             column="dev",
             every=settings.eval_every,
             patience=settings.patience,
@@ -227,7 +228,8 @@ def _prepare(settings: TrainSettings, output: Path, limit: TimeLimit | None) -> 
 def _columns(stores: Mapping[str, TokenStore]) -> tuple[str, ...]:
     """Return the columns of metrics.csv, with a loss for each of several data sets."""
     losses = [loss_column(name) for name in stores if name]
-    return (*COLUMNS[:-1], *losses, COLUMNS[-1])
+    shared = [column for column in COLUMNS if column != TextTask.rate_column]
+    return (*shared, *losses, TextTask.rate_column)
 
 
 def module_of(
@@ -263,6 +265,7 @@ class TextTask(TrainingTask):
 
     kind = "train"
     logged = MEASURED
+    rate_column = "samples_per_second"
 
     settings: TrainSettings
     module: TextModule
@@ -408,7 +411,7 @@ class TextTask(TrainingTask):
             "lora": lora_facts(module.encoder),
             "matryoshka": list(module.prefixes),
             "model": {
-                "fingerprint": dev.weights.get(best[0] if best else dev.metrics.timer.steps),
+                "fingerprint": dev.weights.get(best[0] if best else dev.log.timer.steps),
                 "start": dev.weights.get(0),
             },
             "kept": changes.kept(self.general, module.encoder, dev.history),
@@ -436,7 +439,7 @@ class TextTask(TrainingTask):
 
     def _longer(self) -> str:
         """Return the advice to train longer, if ``--minutes`` had no time for all steps."""
-        timer = self.dev.metrics.timer
+        timer = self.dev.log.timer
         if self.limit is None or timer.steps < self.module.steps:  # early stopping
             return ""
         return self.limit.advice(timer.steps, self.most, timer.seconds)

@@ -26,7 +26,7 @@ from isotrope.core.run_folder import STATES, WEIGHTS
 from isotrope.training.checkpoints import finish
 from isotrope.training.nan_guard import NonFiniteGuard, Trained, check_finite_weights
 from isotrope.training.optimisers import step_seed
-from isotrope.training.run_callback import Between
+from isotrope.training.run_callback import RunCallback
 from isotrope.training.text_module import TextModule
 
 if not hasattr(Trainer, "_get_grad_norm"):  # an older trainer would never call ours
@@ -38,23 +38,23 @@ if not hasattr(Trainer, "_get_grad_norm"):  # an older trainer would never call 
 class RunTrainer(Trainer):
     """A trainer for the steps of a run; call :meth:`attach` before ``train``."""
 
-    between: Between
+    run_callback: RunCallback
     module: Trained
     guard: NonFiniteGuard
     batches: DataLoader[Any]
 
     def attach(
         self,
-        between: Between,
+        run_callback: RunCallback,
         guard: NonFiniteGuard,
         batches: DataLoader[Any],
         callbacks: Sequence[TrainerCallback],
     ) -> None:
         """Store the batches, the callbacks, and the guard that checks numbers in each step."""
-        self.between, self.module, self.guard = between, between.module, guard
-        self.batches, between.save = batches, self._save_now
+        self.run_callback, self.module = run_callback, run_callback.module
+        self.guard, self.batches = guard, batches
         self.remove_callback(PrinterCallback)
-        for callback in (between, *callbacks):
+        for callback in (run_callback, *callbacks):
             self.add_callback(callback)
         # else each checkpoint would save the tokenizer, which the model folder already has
         self.processing_class = None
@@ -63,9 +63,9 @@ class RunTrainer(Trainer):
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """Return a loader of the remaining batches; an empty loader after early stopping."""
-        ended = all_reduce_max(int(self.between.dev.exhausted), self.args.device)
-        nothing: Any = []
-        return DataLoader(nothing) if ended else self.batches
+        ended = all_reduce_max(int(self.run_callback.dev.is_exhausted), self.args.device)
+        empty: Any = []
+        return DataLoader(empty) if ended else self.batches
 
     def training_step(
         self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: object = None
@@ -80,6 +80,7 @@ class RunTrainer(Trainer):
         return loss.detach()
 
     def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> float:
+        """Check the gradient before the update; return its norm, which the trainer may clip."""
         norm = float(Trainer._get_grad_norm(self, model, grad_norm=grad_norm))
         self.module.gradient_norm = norm
         scaler, step = self.accelerator.scaler, self.state.global_step
@@ -115,14 +116,15 @@ class RunTrainer(Trainer):
 
     # checkpoints
 
-    def _save_now(self) -> None:
+    def save_now(self) -> None:
+        """Write a checkpoint of the present step."""
         assert self.model is not None
         self._save_checkpoint(self.model, None)
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         step, began = self.state.global_step, time.perf_counter()
         check_finite_weights(self.module, step)
-        folder = self.between.checkpoints.folder / f"checkpoint-{step}"
+        folder = self.run_callback.checkpoints.folder / f"checkpoint-{step}"
         first = rank() == 0
         if first:
             ensure_not_replaced(folder.parent.parent)
@@ -138,8 +140,8 @@ class RunTrainer(Trainer):
         barrier(self.args.device)
         if first:
             finish(folder)
-            self.between.checkpoints.rotate()
-        self.between.timer.rest(time.perf_counter() - began)
+            self.run_callback.checkpoints.rotate()
+        self.run_callback.timer.rest(time.perf_counter() - began)
 
     def _write(self, model: nn.Module, folder: Path, trial: Any) -> None:
         """Write the files of a checkpoint."""
@@ -147,7 +149,7 @@ class RunTrainer(Trainer):
             super()._save_checkpoint(model, trial)
             if rank() == 0:
                 with (folder / STATES).open("wb") as handle:
-                    torch.save(self.between.state_dict(), handle)
+                    torch.save(self.run_callback.state_dict(), handle)
         except RuntimeError as error:
             # torch closes its archive after a failed write, and raises a second error
             if isinstance(error.__context__, OSError):
@@ -172,7 +174,7 @@ class RunTrainer(Trainer):
             )
             assert self.model is not None
             self.model.load_state_dict(state)
-            self.between.load_state_dict(states)
+            self.run_callback.load_state_dict(states)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         with nullcontext() if checkpoint is None else _readable(Path(checkpoint)):
@@ -183,20 +185,6 @@ class RunTrainer(Trainer):
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
         """Do nothing: every step seeds itself."""
-
-
-@contextmanager
-def _readable(folder: Path) -> Iterator[None]:
-    """Raise CannotResume for a file that torch cannot load."""
-    try:
-        yield
-    except (MemoryError, InputError):
-        raise
-    except Exception as error:  # torch may raise any error for a file that is not its archive
-        raise CannotResume(
-            "start again in another folder: no checkpoint can be read "
-            f"({folder}: {first_line(error)})"
-        ) from error
 
 
 class TextTrainer(RunTrainer, SentenceTransformerTrainer):
@@ -230,3 +218,17 @@ class ImageTrainer(RunTrainer):
         """Return the loss of a batch."""
         loss: Tensor = model(inputs)
         return loss
+
+
+@contextmanager
+def _readable(folder: Path) -> Iterator[None]:
+    """Raise CannotResume for a file that torch cannot load."""
+    try:
+        yield
+    except (MemoryError, InputError):
+        raise
+    except Exception as error:  # torch may raise any error for a file that is not its archive
+        raise CannotResume(
+            "start again in another folder: no checkpoint can be read "
+            f"({folder}: {first_line(error)})"
+        ) from error

@@ -27,7 +27,7 @@ from isotrope.training.images.method import TRACKED, ImageMethod, Options, measu
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.loop import Steps, TrainingTask, make_steps, trainer_of
 from isotrope.training.nan_guard import NonFiniteGuard
-from isotrope.training.run_callback import Between
+from isotrope.training.run_callback import RunCallback
 from isotrope.training.run_log import Timer
 from tests.measures.test_spread import entropy_rank
 from tests.training.tiny_images import STEPS, batch, encoder, gradients, method, plan
@@ -216,12 +216,19 @@ def trained(
     kept = Kept(made, stop)
     checkpoints = Checkpoints(folder / "checkpoints", every=2, last=6)
     steps = Steps(ImageBatches(ImagePart(Noise(), None), 6).at, start, 6)
-    dev = SimpleNamespace(exhausted=False)
-    between = Between(made, Timer(1), checkpoints, dev, "data", None)
     trainer = trainer_of(settings, made, folder, 1.0, 6)
+    run_callback = RunCallback(
+        module=made,
+        timer=Timer(1),
+        checkpoints=checkpoints,
+        save=trainer.save_now,
+        dev=SimpleNamespace(is_exhausted=False),
+        fingerprint="data",
+        log=None,
+    )
     batches = DataLoader(steps, batch_size=None)
     # what follows a step is done when callbacks see it
-    trainer.attach(between, NonFiniteGuard(made, settings), batches, [kept])
+    trainer.attach(run_callback, NonFiniteGuard(made, settings), batches, [kept])
     make_steps(trainer, resumed)
     return kept
 

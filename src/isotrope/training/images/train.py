@@ -41,7 +41,7 @@ from isotrope.measures.judgement import DevHistory
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 from isotrope.training.card import image_card
-from isotrope.training.dev_scorer import Dev
+from isotrope.training.dev_scorer import DevScorer
 from isotrope.training.fit_text import by_name, check_callbacks
 from isotrope.training.images.method import TRACKED, ImageMethod
 from isotrope.training.images.settings import ImageSettings, find_method, options_of
@@ -64,6 +64,7 @@ _TWELVE_BITS = 4096  # 16-bit images below this are dark, or come from a camera 
 SMALL_SIDE = 96  # images up to this side, in pixels, are not resized before cropping
 # larger ones are resized to 8/7 of the side of a crop (256 for 224)
 IMAGE_COLUMNS = columns("images")
+_NOT_SCORED = "to find out whether training helps, add a test part, and labels of several classes"
 
 
 def fit_images(
@@ -185,17 +186,16 @@ def prepare(settings: ImageSettings, own_encoder: ImageEncoder | None = None) ->
 
 def _knn_callback(
     settings: ImageSettings, module: ImageMethod, images: ImageSet, per_epoch: int
-) -> Dev:
+) -> DevScorer:
     """Return the callback that measures kNN accuracy if there are labels."""
     limit = settings.knn_images
     score = functools.partial(
         knn_evaluation, module.encoder, images, limit_train=limit, limit_test=limit
     )
-    return Dev(
-        DevHistory("kNN accuracy", saved="last"),
-        score
-        if has_labels(images)
-        else "to find out whether training helps, add a test part, and labels of several classes",
+    return DevScorer(
+        history=DevHistory("kNN accuracy", saved="last"),
+        module=module,
+        score=score if has_labels(images) else _NOT_SCORED,
         column="knn",
         every=settings.knn_every * per_epoch,
     )
@@ -304,6 +304,7 @@ class ImageTask(TrainingTask):
 
     kind = "train-images"
     logged = (*MEASURED, *TRACKED)
+    rate_column = "images_per_second"
 
     settings: ImageSettings
     module: ImageMethod
