@@ -4,23 +4,25 @@ from pathlib import Path
 
 import pytest
 
-from isotrope.training.card import _base_model
+from isotrope.training.card import _base_metadata, _base_name
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 
 
 @pytest.mark.parametrize(
-    ("encoder", "line", "text"),
+    ("encoder", "line", "name"),
     [
-        (MINILM, f'base_model: "{MINILM}"\n', MINILM),
-        ("minilm", f'base_model: "{MINILM}"\n', "minilm"),
-        ("0.5", 'base_model: "0.5"\n', "0.5"),
+        (MINILM, f'\nbase_model: "{MINILM}"', MINILM),
+        ("minilm", f'\nbase_model: "{MINILM}"', "minilm"),
+        ("0.5", '\nbase_model: "0.5"', "0.5"),
         ("scratch", "", "scratch"),
         ("{here}/before", "", "before"),
     ],
 )
 def test_the_base_is_a_name_of_the_hub_or_none(
-    encoder: str, line: str, text: str, tmp_path: Path
+    encoder: str, line: str, name: str, tmp_path: Path
 ) -> None:
     (tmp_path / "before").mkdir()
-    assert _base_model(encoder.format(here=tmp_path)) == (line, text)
+    encoder = encoder.format(here=tmp_path)
+    assert _base_metadata(encoder) == line
+    assert _base_name(encoder) == name

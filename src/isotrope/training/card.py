@@ -1,6 +1,7 @@
 """Writes the model card (README.md) of a saved model, with the settings and scores of its run."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,45 +24,22 @@ _TASK_TYPES = {"retrieval": "information-retrieval", "sts": "semantic-similarity
 """Names of tasks in model cards, as sentence-transformers writes them."""
 
 _TRAINED = {"none": "all weights", "embeddings": "all weights but the embeddings"}
-_TEMPLATE = """\
+"""Trained weights, by the value of ``--freeze``."""
+
+_CARD = """\
 ---
-library_name: sentence-transformers
-pipeline_tag: sentence-similarity
-tags:
-- sentence-transformers
-- sentence-similarity
-- feature-extraction
-- isotrope
-{base_model}---
+{metadata}
+---
 
 # {title}
 
-{what}
-
-```python
-from sentence_transformers import SentenceTransformer
-
-model = SentenceTransformer("path/to/this/folder")
-queries = model.encode_query(["a query"])
-documents = model.encode_document(["a text to find", "another one"])
-print(model.similarity(queries, documents))
-```
+{introduction}
 
 ## Training
 
 | | |
 |---|---|
-| objective | {objective} ({reference}) |
-| settings | {parameters} |
-| data | {names}{records:,} records, views by {views}, fingerprint `{fingerprint}` |
-| steps | {step} of {steps}, batch {batch} |
-| learning rate | {rate} |
-| max length in training | {length} tokens |
-| trained | {trained} |
-| Matryoshka | {matryoshka} |
-| head in training | {head} (not part of this model) |
-| prompts | {prompts} |
-| seed | {seed} |
+{rows}
 
 ## Evaluation
 
@@ -74,35 +52,123 @@ print(model.similarity(queries, documents))
 ```
 """
 
+_TEXT_METADATA = """\
+library_name: sentence-transformers
+pipeline_tag: sentence-similarity
+tags:
+- sentence-transformers
+- sentence-similarity
+- feature-extraction
+- isotrope"""
 
-def _prompts(settings: TrainSettings) -> str:
-    """Return the line on the prompts that the model expects before texts."""
-    if not (settings.query_prompt or settings.passage_prompt):
-        return "none"
-    return (
-        f"queries `{settings.query_prompt}`, passages `{settings.passage_prompt}`: use "
-        "`encode_query` and `encode_document`"
+_IMAGE_METADATA = """\
+pipeline_tag: image-feature-extraction
+tags:
+- image-feature-extraction
+- self-supervised-learning
+- isotrope"""
+
+_TEXT_USAGE = """\
+```python
+from sentence_transformers import SentenceTransformer
+
+model = SentenceTransformer("path/to/this/folder")
+queries = model.encode_query(["a query"])
+documents = model.encode_document(["a text to find", "another one"])
+print(model.similarity(queries, documents))
+```"""
+
+
+def text_card(
+    settings: TrainSettings,
+    module: TextModule,
+    report: StoreReport,
+    history: DevHistory,
+    step: int,
+    judgement: Judgement | None = None,
+) -> str:
+    """Return the card of the text encoder after ``step`` updates.
+
+    ``judgement`` is the result of the training. It is None before the training has ended.
+    """
+    if settings.loss is None:
+        objectives = list(module.objectives.values())
+        papers = list(dict.fromkeys(objective.paper for objective in objectives))
+        loss, source = settings.objective.replace(",", ", "), "; ".join(p.reference for p in papers)
+        citation = "\n\n".join(map(bibtex, papers))
+        parameters = [_listed(objective.hyperparameters()) for objective in objectives]
+    else:
+        loss, source = settings.loss, "of sentence-transformers"
+        citation = f"% see {loss} of sentence-transformers"
+        parameters = [_listed(settings.loss_settings)]
+    names = "".join(f"{Path(file).name}, " for file in settings.files if IN_MEMORY not in file)
+    rows = {
+        "objective": f"{loss} ({source})",
+        "settings": "; ".join(parameters),
+        "data": f"{names}{report.kept:,} records, views by {report.views}, fingerprint "
+        f"`{report.fingerprint}`",
+        "steps": f"{step} of {module.steps}, batch {settings.batch_size}",
+        "learning rate": _rate(settings),
+        "max length in training": f"{report.max_length} tokens",
+        "trained": _trained(settings, module),
+        "Matryoshka": _matryoshka(module.prefixes),
+        "head in training": f"{settings.head} (not part of this model)",
+        "prompts": _prompts(settings),
+        "seed": settings.seed,
+    }
+    # the run saves the model before training if no later one is better
+    rejected = judgement is not None and bool(history.scores) and step == min(history.scores)
+    base = _base_name(settings.encoder)
+    what = f"A sentence embedding model: isotrope trained {base} with {loss}."
+    if rejected:
+        what = f"The unchanged embedding model {base}: training with {loss} made it no better."
+    elif step == 0 and judgement is None:
+        what = f"The unchanged embedding model {base}: a training with {loss} has not ended yet."
+    return _CARD.format(
+        metadata=_TEXT_METADATA + _base_metadata(settings.encoder),
+        title=settings.output.rstrip("/").rsplit("/", 1)[-1],
+        introduction=f"{what}\n\n{_TEXT_USAGE}",
+        rows=_table(rows),
+        evaluation=_dev_scores(history, step, judgement, rejected=rejected),
+        citation=citation,
     )
 
 
-def _rate(settings: TrainSettings) -> str:
-    """Return the learning rate and its schedule."""
-    warmup, scheduler = settings.warmup, settings.scheduler
-    over = f"{warmup:g} steps" if warmup >= 1 else f"{warmup:.0%} of the steps"
-    rise = f", after a warm-up of {over}" if warmup else ""
-    fall = scheduler if scheduler == "constant" else f"{scheduler} decay"
-    return f"{settings.learning_rate:g}, {fall}{rise}"
-
-
-def _base_model(encoder: str) -> tuple[str, str]:
-    """Return the base model for the metadata and for the text.
-
-    A local model is not in the metadata, because the hub refuses base models that it does not have.
-    """
-    name = None if encoder == "scratch" else hub_name(encoder)
-    # YAML would read a model called 0.5 as a number
-    line = "" if name is None else f"base_model: {json.dumps(name)}\n"
-    return line, encoder if name else Path(encoder).name
+def image_card(settings: ImageSettings, result: Result, usage: str) -> str:
+    """Return the card of the image encoder at the end of a run; ``usage`` says how to load it."""
+    details, metrics = result.details, result.metrics
+    encoder, method, objective = details["encoder"], details["method"], details["objective"]
+    data, plan, cut = details["data"], details["plan"], "none"
+    if settings.cut != 1:
+        cut = f"{settings.cut_what} divided by {settings.cut:g}"
+    rows = {
+        "method": f"{method['name']} {_in_brackets(method['options'])}",
+        "objective": f"{objective['name']} {_in_brackets(objective['parameters'])}",
+        "data": f"{data['images']:,} images of {data['side']} x {data['side']}, "
+        f"fingerprint `{result.provenance.get('data')}`",
+        "steps": f"{metrics['steps']}, batch {details['batch_size']}",
+        "optimiser": f"{plan['optimizer']}, learning rate {plan['learning_rate']:g}, "
+        f"weight decay {plan['weight_decay']:g}",
+        "cut-initialization": cut,
+        "seed": settings.seed,
+    }
+    nearest = "kNN (200 neighbours, temperature 0.1)"
+    scores = {nearest: metrics["knn_final"], "linear probe": metrics["linear"]}
+    accuracies = {name: f"{value:.2f}" for name, value in scores.items() if value is not None}
+    evaluation = "Nothing was scored, because the data had no test part with labels."
+    if accuracies:
+        heading = "| test part | accuracy |\n|---|---|"
+        evaluation = f"{heading}\n{_table(accuracies)}\n\nTraining: {details['verdict']}."
+    return _CARD.format(
+        metadata=_IMAGE_METADATA,
+        title=result.name,
+        introduction=f"An image encoder ({encoder['name']}, {encoder['dimension']} features), "
+        f"trained without labels by isotrope: {method['name']}\nwith {objective['name']}.\n\n"
+        f"{usage}",
+        rows=_table(rows),
+        evaluation=evaluation,
+        citation=bibtex(find(objective["name"]).paper),
+    )
 
 
 def add_scores(card: Path, own: Result, data: str, scores: str) -> None:
@@ -135,7 +201,7 @@ def add_scores(card: Path, own: Result, data: str, scores: str) -> None:
 
 
 def lora_line(lora: dict[str, Any]) -> str:
-    """Return a line with the rank, the alpha and the trained parameters of a run with LoRA."""
+    """Return a line with the rank, the alpha and the trained parameters of ``lora_facts``."""
     return (
         f"LoRA of rank {lora['rank']}, alpha {lora['alpha']}, on {', '.join(lora['targets'])}: "
         f"{lora['trainable']:,} of the encoder's {lora['parameters']:,} parameters "
@@ -143,147 +209,82 @@ def lora_line(lora: dict[str, Any]) -> str:
     )
 
 
-def model_card(
-    settings: TrainSettings,
-    module: TextModule,
-    report: StoreReport,
-    history: DevHistory,
-    step: int,
-    judgement: Judgement | None = None,
-) -> str:
-    """Return the card of the text encoder after ``step`` updates."""
-    objectives, dev = list(module.objectives.values()), history.scores
-    lora, prefixes = lora_facts(module.encoder), module.prefixes
-    listed = [objective.hyperparameters().items() for objective in objectives]
-    if settings.loss is not None:
-        listed, objectives = [settings.loss_settings.items()], []
-    parameters = "; ".join(", ".join(f"{k} {v}" for k, v in items) for items in listed)
-    papers = list(dict.fromkeys(objective.paper for objective in objectives))
-    rejected = judgement is not None and dev and step == min(dev)
-    if dev:
-        rows = {"before training": dev[min(dev)], f"this model (step {step})": dev[step]}
-        if rejected:
-            rows = {"this model": dev[step], f"the rejected model (step {max(dev)})": dev[max(dev)]}
-        table = "\n".join(f"| {label} | {value:.2f} |" for label, value in rows.items())
-        evaluation = f"| | {history.name} |\n|---|---|\n{table}"
-        if judgement is not None:
-            evaluation += f"\n\nResult of the training: {judgement.sentence}."
-    else:
-        evaluation = "No dev score was measured during training."
-    base_model, base = _base_model(settings.encoder)
-    way = f"; saved at {settings.between:.0%} of the way from the original weights"
-    way = way if settings.between < 1 else ""
-    name = settings.loss or settings.objective.replace(",", ", ")
-    what = f"A sentence embedding model: isotrope trained {base} with {name}."
-    if step == 0 and judgement is None:
-        what = f"The unchanged embedding model {base}: a training with {name} has not ended yet."
-    if rejected:
-        what = f"The unchanged embedding model {base}: training with {name} made it no better."
-    return _TEMPLATE.format(
-        title=settings.output.rstrip("/").rsplit("/", 1)[-1],
-        what=what,
-        base_model=base_model,
-        objective=name,
-        reference="; ".join(paper.reference for paper in papers) or "of sentence-transformers",
-        parameters=parameters,
-        names="".join(f"{Path(f).name}, " for f in settings.files if IN_MEMORY not in f),
-        records=report.kept,
-        views=report.views,
-        fingerprint=report.fingerprint,
-        step=step,
-        steps=module.steps,
-        batch=settings.batch_size,
-        rate=_rate(settings),
-        length=report.max_length,
-        trained=f"{_TRAINED[settings.freeze]}{way}"
-        if lora is None
-        else f"{lora_line(lora)}{way}; the adapters are merged into the weights, and are in "
-        "`adapter/`",
-        matryoshka=f"the first {', '.join(map(str, prefixes))} coordinates are embeddings, too: "
+def _base_name(encoder: str) -> str:
+    """Return the name of the encoder before training; for a local one, the name of its folder."""
+    return encoder if hub_name(encoder) else Path(encoder).name
+
+
+def _base_metadata(encoder: str) -> str:
+    """Return the base model for the metadata; the hub refuses base models that it does not have."""
+    name = None if encoder == "scratch" else hub_name(encoder)
+    # YAML would read a model called 0.5 as a number
+    return f"\nbase_model: {json.dumps(name)}" if name else ""
+
+
+def _rate(settings: TrainSettings) -> str:
+    """Return the learning rate and its schedule."""
+    warmup, scheduler = settings.warmup, settings.scheduler
+    over = f"{warmup:g} steps" if warmup >= 1 else f"{warmup:.0%} of the steps"
+    rise = f", after a warm-up of {over}" if warmup else ""
+    fall = scheduler if scheduler == "constant" else f"{scheduler} decay"
+    return f"{settings.learning_rate:g}, {fall}{rise}"
+
+
+def _trained(settings: TrainSettings, module: TextModule) -> str:
+    """Return the trained weights, and how far towards them the saved weights are."""
+    way, lora = "", lora_facts(module.encoder)
+    if settings.between < 1:
+        way = f"; saved at {settings.between:.0%} of the way from the original weights"
+    if lora is None:
+        return f"{_TRAINED[settings.freeze]}{way}"
+    merged = "the adapters are merged into the weights, and are in `adapter/`"
+    return f"{lora_line(lora)}{way}; {merged}"
+
+
+def _matryoshka(prefixes: tuple[int, ...]) -> str:
+    """Return the lengths of shorter embeddings, and how to use them."""
+    if not prefixes:
+        return "no"
+    return (
+        f"the first {', '.join(map(str, prefixes))} coordinates are embeddings, too: "
         f"load the model with `truncate_dim={prefixes[-1]}`"
-        if prefixes
-        else "no",
-        head=settings.head,
-        prompts=_prompts(settings),
-        seed=settings.seed,
-        evaluation=evaluation,
-        citation="\n\n".join(map(bibtex, papers))
-        or f"% see {settings.loss} of sentence-transformers",
     )
 
 
-_OF_IMAGES = """\
----
-pipeline_tag: image-feature-extraction
-tags:
-- image-feature-extraction
-- self-supervised-learning
-- isotrope
----
-
-# {title}
-
-An image encoder ({encoder}, {dimension} features), trained without labels by isotrope: {method}
-with {objective}.
-
-{usage}
-
-## Training
-
-| | |
-|---|---|
-| method | {method} {options} |
-| objective | {objective} {parameters} |
-| data | {images:,} images of {side} x {side}, fingerprint `{fingerprint}` |
-| steps | {steps}, batch {batch} |
-| optimiser | {optimizer}, learning rate {rate:g}, weight decay {decay:g} |
-| cut-initialization | {cut} |
-| seed | {seed} |
-
-## Evaluation
-
-{evaluation}
-
-## Citation
-
-```bibtex
-{citation}
-```
-"""
-
-
-def image_card(settings: ImageSettings, result: Result, usage: str) -> str:
-    """Return the card of the image encoder at the end of a run."""
-    details, metrics = result.details, result.metrics
-    nearest = "kNN (200 neighbours, temperature 0.1)"
-    scores = {nearest: metrics["knn_final"], "linear probe": metrics["linear"]}
-    rows = [f"| {name} | {value:.2f} |" for name, value in scores.items() if value is not None]
-    table = "\n".join(["| test part | accuracy |", "|---|---|", *rows])
-    return _OF_IMAGES.format(
-        title=result.name,
-        usage=usage,
-        encoder=details["encoder"]["name"],
-        dimension=details["encoder"]["dimension"],
-        method=details["method"]["name"],
-        options=_listed(details["method"]["options"]),
-        objective=details["objective"]["name"],
-        parameters=_listed(details["objective"]["parameters"]),
-        images=details["data"]["images"],
-        side=details["data"]["side"],
-        fingerprint=result.provenance.get("data"),
-        steps=metrics["steps"],
-        batch=details["batch_size"],
-        optimizer=details["plan"]["optimizer"],
-        rate=details["plan"]["learning_rate"],
-        decay=details["plan"]["weight_decay"],
-        cut="none" if settings.cut == 1 else f"{settings.cut_what} divided by {settings.cut:g}",
-        seed=settings.seed,
-        evaluation=f"{table}\n\nTraining: {details['verdict']}."
-        if rows
-        else "Nothing was scored, because the data had no test part with labels.",
-        citation=bibtex(find(details["objective"]["name"]).paper),
+def _prompts(settings: TrainSettings) -> str:
+    """Return the prompts that the model expects before texts."""
+    if not (settings.query_prompt or settings.passage_prompt):
+        return "none"
+    return (
+        f"queries `{settings.query_prompt}`, passages `{settings.passage_prompt}`: use "
+        "`encode_query` and `encode_document`"
     )
 
 
-def _listed(values: dict[str, object]) -> str:
-    return f"({', '.join(f'{k} {v}' for k, v in values.items())})" if values else ""
+def _dev_scores(
+    history: DevHistory, step: int, judgement: Judgement | None, *, rejected: bool
+) -> str:
+    """Return a table of the dev scores of this model and one other, and the judgement."""
+    scores = history.scores
+    if not scores:
+        return "No dev score was measured during training."
+    first, last = min(scores), max(scores)
+    rows = {"before training": scores[first], f"this model (step {step})": scores[step]}
+    if rejected:
+        rows = {"this model": scores[step], f"the rejected model (step {last})": scores[last]}
+    table = _table({label: f"{score:.2f}" for label, score in rows.items()})
+    result = "" if judgement is None else f"\n\nResult of the training: {judgement.sentence}."
+    return f"| | {history.name} |\n|---|---|\n{table}{result}"
+
+
+def _table(rows: Mapping[str, object]) -> str:
+    """Return the rows of a Markdown table of two columns, without its heading."""
+    return "\n".join(f"| {name} | {value} |" for name, value in rows.items())
+
+
+def _listed(values: Mapping[str, object]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items())
+
+
+def _in_brackets(values: Mapping[str, object]) -> str:
+    return f"({_listed(values)})" if values else ""

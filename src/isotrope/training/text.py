@@ -47,7 +47,7 @@ from isotrope.reports.comparison import line_on_refit, lines_on_changes
 from isotrope.training import changes
 from isotrope.training.auto_recipe import with_recipe
 from isotrope.training.auto_temperature import with_temperature
-from isotrope.training.card import lora_line, model_card
+from isotrope.training.card import lora_line, text_card
 from isotrope.training.changes import similarities
 from isotrope.training.dev_scorer import DevScorer
 from isotrope.training.early_checks import as_begun, check_not_taken
@@ -472,7 +472,7 @@ class TextTask(TrainingTask):
         }
 
     def _card(self, step: int, judgement: Judgement | None) -> str:
-        return model_card(
+        return text_card(
             self.settings, self.module, self.batches.report, self.dev.history, step, judgement
         )
 
