@@ -383,7 +383,7 @@ def test_the_model_before_training_keeps_all() -> None:
 def test_the_less_there_is_to_learn_the_lower_the_rate(
     loss: float, rate: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("isotrope.training.recipe_facts._loss", lambda *_: (loss, False))
+    monkeypatch.setattr("isotrope.training.recipe_facts._contrast", lambda *_: PairFacts(loss=loss))
     assert chosen(file_of(pairs(110), tmp_path), tmp_path / "run").learning_rate == rate
 
 
@@ -391,9 +391,12 @@ def test_the_loss_is_measured_with_the_prompts_of_the_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Any] = []
-    monkeypatch.setattr(
-        "isotrope.training.recipe_facts._loss", lambda rows, *_: (seen.extend(rows), False)
-    )
+
+    def measured(anchors: list[str], positives: list[str], *_: object) -> PairFacts:
+        seen.extend(zip(anchors, positives, strict=True))
+        return PairFacts()
+
+    monkeypatch.setattr("isotrope.training.recipe_facts._contrast", measured)
     chosen(file_of(pairs(9), tmp_path), tmp_path / "run", query_prompt="ask: ")
     assert all(query.startswith("ask: a ") and text[:4] == "find" for query, text in seen)
     assert len(seen) == 9
@@ -497,7 +500,7 @@ def test_hard_negatives_are_counted_and_timed(
         return measured(few, *rest)
 
     monkeypatch.setattr("isotrope.training.recipe_facts._seconds", seconds)
-    monkeypatch.setattr("isotrope.training.recipe_facts._loss", lambda *_: (1.0, False))
+    monkeypatch.setattr("isotrope.training.recipe_facts._contrast", lambda *_: PairFacts(loss=1.0))
     own = pairs(110)
     rows = [(a, b, own[(i + k) % 110][1]) for i, (a, b) in enumerate(own) for k in range(1, 11)]
     path = file_of(rows, tmp_path)

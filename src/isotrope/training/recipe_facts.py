@@ -5,7 +5,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TypeVar
 
 import numpy as np
 import torch
@@ -22,9 +21,6 @@ from isotrope.evaluation.sts import spearman
 from isotrope.paradigm import registry
 from isotrope.training.settings import TrainSettings
 from isotrope.training.text_data import held_out_of, records_of
-
-T = TypeVar("T")
-_Pairs = Mapping[tuple[int, ...], Record]  # by the hashes of their texts
 
 BATCH, TEMPERATURE = 64, 0.05  # of the training and of the loss before it, if the data suffice
 
@@ -43,7 +39,7 @@ LABELS = "if the first texts are labels, put a line label<TAB>text above them"
 """Message on pairs with few different first texts."""
 
 _WANTED, _MOST = 100, 1_000  # fewest (within 15%) and most records to hold out
-_LOOKED_AT = 320  # pairs whose loss is measured before training: five batches
+_EMBEDDED = 320  # pairs that are embedded before training, for their loss: five batches
 _TIMED = 16  # records whose forward and backward pass is timed
 _MEASURING = 0.05  # share of --minutes after which no further batch or pass is measured
 _RECORDS = 1_000_000  # records that are read to choose settings
@@ -55,7 +51,7 @@ class PairFacts:
     """The facts on pairs that were measured before training."""
 
     linked: float = 0.0  # share of the pairs that have a text in common with another pair
-    loss: float | None = None  # InfoNCE; None if it was not measured
+    loss: float | None = None  # InfoNCE, scaled to batches of BATCH; None if it was not measured
     chance: bool = False  # whether similarities do not show which texts belong together
     labels: int = 0  # number of different first texts, if these may be labels; otherwise 0
 
@@ -90,141 +86,159 @@ def facts_of(encoder: SentenceEncoder, settings: TrainSettings) -> Facts:
     """Read the records, and embed some of them."""
     began = time.monotonic()
     until = began + 60 * _MEASURING * (settings.minutes or math.inf)
-    seen: dict[tuple[int, ...], Record] = {}
     (name,) = settings.datasets
-    with bar(None, "read", "records") as done:
-        for record in islice(records := iter(reading := records_of(settings, name)), _RECORDS):
-            seen.setdefault(tuple(hash64(near_identical(text)) for text in record.texts), record)
-            done(1)
-    found, pairs = list(seen.values()), {own[:2]: record for own, record in seen.items()}
-    columns, kind = min(3, max(map(len, seen))), reading.kind
+    reading = records_of(settings, name)
+    unread = iter(reading)
+    by_texts: dict[tuple[int, ...], Record] = {}  # near-identical records have the same key
+    with bar(None, "read", "records") as advance:
+        for record in islice(unread, _RECORDS):
+            by_texts.setdefault(tuple(hash64(near_identical(x)) for x in record.texts), record)
+            advance(1)
+    records = list(by_texts.values())
+    pairs = {key[:2]: record for key, record in by_texts.items()}
+    columns = min(3, max(map(len, by_texts)))
     start = PairFacts()
     if columns > 1:
-        start = _before(settings, encoder, pairs, until, scored=kind == "scored pairs")
+        start = _pair_facts(settings, encoder, pairs, until, reading.kind)
         firsts = len({first for first, *_ in pairs})
         if reading.names == ["1", "2"] and _PER_LABEL * firsts <= len(pairs):
             start = replace(start, labels=firsts)
-    split = _split(settings, found, len(pairs), start, kind)
+    split = _split(settings, records, len(pairs), start, reading.kind)
     seconds, tokens = 0.0, np.ones(1)
     if settings.minutes:
-        few = [record.texts for record in _some(found)]
+        spread = records[:: max(1, len(records) // _TIMED)][:_TIMED]
+        timed = [record.texts for record in spread]
         limit = limit_of(settings, encoder)
-        texts = [text for column in _columns(few) for text in column]
+        texts = [text for texts_of_pass in _passes(timed) for text in texts_of_pass]
         tokens = np.minimum(encoder.token_counts(texts), limit)
-        seconds = _seconds(few, encoder, limit, until)
+        seconds = _seconds(timed, encoder, limit, until)
     return Facts(
-        len(found),
-        columns,
-        len(found) - len(split.texts),
-        start,
-        split,
-        seconds,
+        records=len(records),
+        columns=columns,
+        trained=len(records) - len(split.texts),
+        start=start,
+        split=split,
+        seconds=seconds,
         spent=time.monotonic() - began,
         tokens=tokens,
-        kind=kind,
-        more=next(records, None) is not None,
+        kind=reading.kind,
+        more=next(unread, None) is not None,
     )
 
 
-def _before(
+def limit_of(settings: TrainSettings, encoder: SentenceEncoder) -> int:
+    """Return the number of tokens after which texts are cut, before --minutes shortens them."""
+    if "max_length" in settings.model_fields_set:
+        return min(settings.max_length, encoder.max_length)
+    return encoder.max_length
+
+
+def _pair_facts(
     settings: TrainSettings,
     encoder: SentenceEncoder,
-    pairs: _Pairs,
+    pairs: Mapping[tuple[int, ...], Record],
     until: float,
-    *,
-    scored: bool,
+    kind: str,
 ) -> PairFacts:
-    """Return the facts on pairs before training."""
-    own = [(*key, group_mark(r.group, r.texts[0])) for key, r in pairs.items()]
-    groups = joined_groups(np.array(own, np.uint64))
+    """Return the facts on pairs, whose keys are the hashes of both texts."""
+    marks = [(*key, group_mark(r.group, r.texts[0])) for key, r in pairs.items()]
+    groups = joined_groups(np.array(marks, np.uint64))
     _, sizes = np.unique(groups, return_counts=True)
     linked = float(sizes[sizes > 1].sum() / len(pairs))
-    alone = not scored and len(sizes) == 1 < len(pairs)
-    if alone and max(len(record.texts) for record in pairs.values()) == 2:
+    is_scored, is_one_group = kind == "scored pairs", len(sizes) == 1 < len(pairs)
+    has_negatives = any(len(record.texts) > 2 for record in pairs.values())
+    if is_one_group and not is_scored and not has_negatives:
         raise InputError(ONE_GROUP.format(len(pairs)))
-    rows = np.random.default_rng(0).permutation(len(pairs))[:_LOOKED_AT]
-    first, prompts = list(pairs.values()), _prompts(settings, encoder)
-    if scored:  # the query prompt is put before both texts
-        prompts = [prompts[0]] * 2
-    records = [first[row] for row in rows]
-    looked_at = [[p + t for p, t in zip(prompts, r.texts, strict=False)] for r in records]
-    if scored:
+    rows = np.random.default_rng(0).permutation(len(pairs))[:_EMBEDDED]
+    in_order = list(pairs.values())
+    records = [in_order[row] for row in rows]
+    query, passage = own_prompts(encoder)
+    given = settings.model_dump(include={"query_prompt", "passage_prompt"}, exclude_unset=True)
+    query, passage = given.get("query_prompt", query), given.get("passage_prompt", passage)
+    if is_scored:
+        passage = query  # the query prompt is put before both texts
+    anchors = [query + record.texts[0] for record in records]
+    positives = [passage + record.texts[1] for record in records]
+    if is_scored:
         scores = np.array([record.scores[0] for record in records])
-        return PairFacts(linked, chance=_unordered(looked_at, scores, encoder))
-    return PairFacts(linked, *_loss(looked_at, groups[rows], encoder, until))
+        return PairFacts(linked, chance=_are_unordered(anchors, positives, scores, encoder))
+    return replace(_contrast(anchors, positives, groups[rows], encoder, until), linked=linked)
 
 
-def _unordered(
-    pairs: Sequence[Sequence[str]], scores: np.ndarray, encoder: SentenceEncoder
+def _are_unordered(
+    anchors: Sequence[str], positives: Sequence[str], scores: np.ndarray, encoder: SentenceEncoder
 ) -> bool:
     """Return whether Spearman's correlation of cosines and scores is within two errors of 0."""
-    a, b = (torch.from_numpy(encoder.encode([pair[side] for pair in pairs])) for side in (0, 1))
+    a, b = (torch.from_numpy(encoder.encode(texts)) for texts in (anchors, positives))
     cosines = torch.nn.functional.cosine_similarity(a, b).numpy()
-    return spearman(cosines, scores) <= 2 / math.sqrt(len(pairs))
+    return spearman(cosines, scores) <= 2 / math.sqrt(len(scores))
+
+
+def _contrast(
+    anchors: Sequence[str],
+    positives: Sequence[str],
+    groups: np.ndarray,
+    encoder: SentenceEncoder,
+    until: float,
+) -> PairFacts:
+    """Return the mean InfoNCE of batches, and whether the pairs are at chance level.
+
+    They are if, within two standard errors, half of the negatives are as similar as the positive.
+    """
+    objective = registry.build("infonce", {"temperature": TEMPERATURE})
+    losses: list[float] = []
+    passed: list[float] = []  # share of the negatives that are less similar, for each anchor
+    with bar(len(anchors), "measure", "pairs") as advance, showing(show=False):
+        for start in range(0, max(1, len(anchors) - BATCH + 1), BATCH):
+            part = slice(start, start + BATCH)
+            own = torch.from_numpy(groups[part])
+            advance(len(own))
+            if len(own.unique()) == 1 or (losses and time.monotonic() >= until):
+                continue
+            a, b = (torch.from_numpy(encoder.encode(texts[part])) for texts in (anchors, positives))
+            loss = float(objective(a, b, groups=own))
+            losses.append(loss * math.log(BATCH) / math.log(len(own)))
+            a, b = map(torch.nn.functional.normalize, (a, b))
+            similarities = a @ b.T
+            less = (1 + (similarities.diag()[:, None] - similarities).sign()) / 2  # equal: half
+            negatives = own[:, None] != own
+            passed += ((less * negatives).sum(1) / negatives.sum(1))[negatives.any(1)].tolist()
+    if not losses:
+        return PairFacts()
+    errors = 2 * np.std(passed) / math.sqrt(len(passed))
+    return PairFacts(loss=float(np.mean(losses)), chance=bool(np.mean(passed) - errors <= 0.5))
 
 
 def _split(
-    settings: TrainSettings, found: Sequence[Record], pairs: int, start: PairFacts, kind: str
+    settings: TrainSettings, records: Sequence[Record], pairs: int, start: PairFacts, kind: str
 ) -> Split:
-    """Return the held-out records; labelled texts are apart."""
-    chosen = not {"dev", "holdout"} & settings.model_fields_set
-    share = _share(pairs, start) if chosen else settings.held_out
-    views: Views = "dropout" if len(found[0].texts) == 1 else "pairs"
+    """Return the records to hold out, out of so many ``pairs``."""
+    is_free = not {"dev", "holdout"} & settings.model_fields_set  # whether no setting decides
+    share = _share(pairs, start) if is_free else settings.held_out
+    views: Views = "dropout" if len(records[0].texts) == 1 else "pairs"
     (name,) = settings.datasets
     together = held_out_of(settings.model_copy(update={"holdout": share}), name)
-    formed = Former(views, share, settings.seed, together.texts).form(found)
+    formed = Former(views, share, settings.seed, together.texts).form(records)
     held = [record.texts for record in formed if record.held]
-    able = len(usable((record.texts for record in found), views))
+    able = len(usable((record.texts for record in records), views))
     enough = len(usable(held, views)) >= LEAST
     lacks = "there are too few records"
     if 2 * able < pairs:
         lacks = f"only {able:,} of {pairs:,} records are {USABLE[views == 'dropout']}, too few"
     elif share * able >= FEWEST:
         lacks = "the pairs have too few different first texts"
-    if chosen:
-        enough &= share * able >= FEWEST
+    if is_free:
+        enough = enough and share * able >= FEWEST
         held = held if enough else []
         if start.chance and not enough:
-            labels = f"{LABELS}; if not, " * bool(start.labels)
+            labels = f"{LABELS}; if not, " if start.labels else ""
             raise InputError(
                 f"{labels}{CHANCE[kind]} A training may do harm, and {lacks} to hold some out and "
                 "find out. To train anyway, use `--holdout 0`"
             )
+    # labelled texts are held out one by one, before they form pairs
     apart = views == "dropout" or together.texts is not None or kind == "labelled texts"
     return Split(held, share if enough else 0.0, apart, lacks)
-
-
-def _some(items: list[T]) -> list[T]:
-    """Return a few of the items, spread over all."""
-    return items[:: max(1, len(items) // _TIMED)][:_TIMED]
-
-
-def limit_of(settings: TrainSettings, encoder: SentenceEncoder) -> int:
-    """Return the number of tokens after which texts are cut, before --minutes shortens them."""
-    given = "max_length" in settings.model_fields_set
-    return min(settings.max_length if given else encoder.max_length, encoder.max_length)
-
-
-def _columns(records: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Return the texts of each pass: anchors, positives (or the same texts) and negatives."""
-    negatives = [text for record in records for text in record[2:]]
-    views = ([record[:2][side] for record in records] for side in (0, -1))
-    return [*views, *([negatives] if negatives else [])]
-
-
-def _seconds(
-    few: Sequence[Sequence[str]], encoder: SentenceEncoder, limit: int, until: float
-) -> float:
-    """Return the seconds of a forward and backward pass for a record, the median of some passes."""
-    took: list[float] = []
-    while len(took) < 2 or (len(took) < 7 and time.monotonic() < until):
-        start = time.perf_counter()
-        for column in _columns(few):
-            rows, _ = encoder.tokenize(column, limit)
-            encoder.of_tokens(rows).square().sum().backward()
-        encoder.zero_grad()
-        took.append(time.perf_counter() - start)
-    return float(np.median(took)) / len(few)
 
 
 def _share(records: int, start: PairFacts) -> float:
@@ -235,41 +249,24 @@ def _share(records: int, start: PairFacts) -> float:
     return min(0.4 if start.chance else 0.15, max(_WANTED / records, 0.02), _MOST / records)
 
 
-def _prompts(settings: TrainSettings, encoder: SentenceEncoder) -> list[str]:
-    """Return the prompts of anchors and positives: those given, or the encoder's own."""
-    own = zip(("query_prompt", "passage_prompt"), own_prompts(encoder), strict=True)
-    given = settings.model_fields_set
-    return [getattr(settings, name) if name in given else prompt for name, prompt in own]
+def _passes(records: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Return the texts of each pass: anchors, positives (or the same texts) and negatives."""
+    anchors = [record[0] for record in records]
+    positives = [record[:2][-1] for record in records]
+    negatives = [text for record in records for text in record[2:]]
+    return [anchors, positives, negatives] if negatives else [anchors, positives]
 
 
-def _loss(
-    pairs: Sequence[Sequence[str]], groups: np.ndarray, encoder: SentenceEncoder, until: float
-) -> tuple[float | None, bool]:
-    """Return the mean InfoNCE, scaled to batches of 64, and whether the pairs are at chance level.
-
-    They are if, within two standard errors, half of the negatives are as similar as the positive.
-    """
-    objective = registry.build("infonce", {"temperature": TEMPERATURE})
-    found: list[float] = []
-    passed: list[float] = []  # share of the negatives that are less similar, for each anchor
-    with bar(len(pairs), "measure", "pairs") as done, showing(show=False):
-        for start in range(0, max(1, len(pairs) - BATCH + 1), BATCH):
-            part = slice(start, start + BATCH)
-            own = torch.from_numpy(groups[part])
-            done(len(own))
-            if len(own.unique()) > 1 and (not found or time.monotonic() < until):
-                views = [
-                    torch.from_numpy(encoder.encode([pair[side] for pair in pairs[part]]))
-                    for side in (0, 1)
-                ]
-                loss = float(objective(*views, groups=own))
-                found.append(loss * math.log(BATCH) / math.log(len(own)))
-                a, b = map(torch.nn.functional.normalize, views)
-                scores = a @ b.T
-                less = (1 + (scores.diag()[:, None] - scores).sign()) / 2
-                others = own[:, None] != own
-                passed += ((less * others).sum(1) / others.sum(1))[others.any(1)].tolist()
-    if not found:
-        return None, False
-    errors = 2 * np.std(passed) / math.sqrt(len(passed))
-    return float(np.mean(found)), bool(np.mean(passed) - errors <= 0.5)
+def _seconds(
+    records: Sequence[Sequence[str]], encoder: SentenceEncoder, limit: int, until: float
+) -> float:
+    """Return the seconds of a forward and backward pass for a record, the median of some passes."""
+    took: list[float] = []
+    while len(took) < 2 or (len(took) < 7 and time.monotonic() < until):
+        start = time.perf_counter()
+        for texts in _passes(records):
+            rows, _ = encoder.tokenize(texts, limit)
+            encoder.of_tokens(rows).square().sum().backward()
+        encoder.zero_grad()
+        took.append(time.perf_counter() - start)
+    return float(np.median(took)) / len(records)
