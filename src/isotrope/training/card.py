@@ -23,8 +23,7 @@ from isotrope.training.text_module import TextModule
 _TASK_TYPES = {"retrieval": "information-retrieval", "sts": "semantic-similarity"}
 """Names of tasks in model cards, as sentence-transformers writes them."""
 
-_TRAINED = {"none": "all weights", "embeddings": "all weights but the embeddings"}
-"""Trained weights, by the value of ``--freeze``."""
+_TRAINED = {"none": "all weights", "embeddings": "all weights but the embeddings"}  # by --freeze
 
 _CARD = """\
 ---
@@ -96,15 +95,15 @@ def text_card(
         papers = list(dict.fromkeys(objective.paper for objective in objectives))
         loss, source = settings.objective.replace(",", ", "), "; ".join(p.reference for p in papers)
         citation = "\n\n".join(map(bibtex, papers))
-        parameters = [_listed(objective.hyperparameters()) for objective in objectives]
+        parameters = [objective.hyperparameters() for objective in objectives]
     else:
         loss, source = settings.loss, "of sentence-transformers"
         citation = f"% see {loss} of sentence-transformers"
-        parameters = [_listed(settings.loss_settings)]
+        parameters = [settings.loss_settings]
     names = "".join(f"{Path(file).name}, " for file in settings.files if IN_MEMORY not in file)
     rows = {
         "objective": f"{loss} ({source})",
-        "settings": "; ".join(parameters),
+        "settings": "; ".join(map(_listed, parameters)),
         "data": f"{names}{report.kept:,} records, views by {report.views}, fingerprint "
         f"`{report.fingerprint}`",
         "steps": f"{step} of {module.steps}, batch {settings.batch_size}",
@@ -138,12 +137,13 @@ def image_card(settings: ImageSettings, result: Result, usage: str) -> str:
     """Return the card of the image encoder at the end of a run; ``usage`` says how to load it."""
     details, metrics = result.details, result.metrics
     encoder, method, objective = details["encoder"], details["method"], details["objective"]
-    data, plan, cut = details["data"], details["plan"], "none"
-    if settings.cut != 1:
-        cut = f"{settings.cut_what} divided by {settings.cut:g}"
+    options = f"({_listed(method['options'])})" if method["options"] else ""
+    parameters = f"({_listed(objective['parameters'])})" if objective["parameters"] else ""
+    data, plan = details["data"], details["plan"]
+    cut = "none" if settings.cut == 1 else f"{settings.cut_what} divided by {settings.cut:g}"
     rows = {
-        "method": f"{method['name']} {_in_brackets(method['options'])}",
-        "objective": f"{objective['name']} {_in_brackets(objective['parameters'])}",
+        "method": f"{method['name']} {options}",
+        "objective": f"{objective['name']} {parameters}",
         "data": f"{data['images']:,} images of {data['side']} x {data['side']}, "
         f"fingerprint `{result.provenance.get('data')}`",
         "steps": f"{metrics['steps']}, batch {details['batch_size']}",
@@ -284,7 +284,3 @@ def _table(rows: Mapping[str, object]) -> str:
 
 def _listed(values: Mapping[str, object]) -> str:
     return ", ".join(f"{name} {value}" for name, value in values.items())
-
-
-def _in_brackets(values: Mapping[str, object]) -> str:
-    return f"({_listed(values)})" if values else ""
