@@ -373,8 +373,7 @@ class Board(TrainerCallback):
 
     # torch's own writer writes in a thread, and reports errors late
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._file: Path | None = None
+        self._file = folder / f"events.out.tfevents.{time.time_ns()}.{os.getpid()}"
 
     def on_log(
         self,
@@ -386,15 +385,11 @@ class Board(TrainerCallback):
     ) -> None:
         """Write the numbers of a step."""
         tagged = [Summary.Value(tag=k, simple_value=v) for k, v in (logs or {}).items()]
-        self._write(Event(step=state.global_step, summary=Summary(value=tagged)))
-
-    def _write(self, event: Event) -> None:
-        event.wall_time = time.time()
-        if self._file is None:
-            name = f"events.out.tfevents.{time.time_ns()}.{os.getpid()}"
-            self._file = self._folder / name
-            with os_errors_as_input_errors(self._file):
-                self._folder.mkdir(parents=True, exist_ok=True)
-            self._write(Event(file_version="brain.Event:2"))
-        with os_errors_as_input_errors(self._file), open_own(self._file, "ab") as handle:
-            RecordWriter(handle).write(event.SerializeToString())
+        event = Event(wall_time=time.time(), step=state.global_step, summary=Summary(value=tagged))
+        with os_errors_as_input_errors(self._file):
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            with open_own(self._file, "ab") as handle:
+                if handle.tell() == 0:
+                    version = Event(wall_time=event.wall_time, file_version="brain.Event:2")
+                    RecordWriter(handle).write(version.SerializeToString())
+                RecordWriter(handle).write(event.SerializeToString())
