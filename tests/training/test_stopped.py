@@ -14,7 +14,7 @@ from isotrope.training import loop, run_callback, text
 from isotrope.training.dev_scorer import DevScorer
 from isotrope.training.fit_text import fit
 from isotrope.training.launch import REQUEUE
-from isotrope.training.loop import worker_gone
+from isotrope.training.loop import is_lost_worker
 from isotrope.training.run import Outcome, run, stop_message
 from isotrope.training.settings import TrainSettings
 from isotrope.training.trainers import RunTrainer
@@ -177,15 +177,15 @@ def test_a_worker_that_dies_while_a_batch_is_handed_over_has_gone() -> None:
         try:
             _try_get_data(error)
         except Exception as raised:
-            return worker_gone(raised)
+            return is_lost_worker(raised)
         return False
 
     assert hasattr(_MultiProcessingDataLoaderIter, "_try_get_data"), "torch calls it otherwise"
     assert found(ConnectionResetError(104, "Connection reset by peer"))
     assert found(EOFError())
     assert not found(ValueError())
-    assert not worker_gone(ConnectionResetError(104, "of something else"))
-    assert worker_gone(RuntimeError("DataLoader worker (pid 5) is killed by signal: Killed."))
+    assert not is_lost_worker(ConnectionResetError(104, "of something else"))
+    assert is_lost_worker(RuntimeError("DataLoader worker (pid 5) is killed by signal: Killed."))
 
 
 def test_a_lost_process_that_torch_reports_twice_is_one_error(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ class DevScorer:
         curves: Function that returns a dict from columns to losses of held-out records, or None.
         data: Fingerprint of the scored data, which must not change when a run is resumed. None if
             nothing is scored, or if the scored data are a part of the training data.
+        saved_weights: Context in which the module has the weights to score and to save.
         weights: Fingerprints of the saved models, by step.
         seconds: Seconds that the newest evaluation took.
     """
@@ -47,27 +48,15 @@ class DevScorer:
     patience: int | None = None
     curves: Callable[[], Mapping[str, float]] | None = None
     data: str | None = None
+    saved_weights: Callable[[], AbstractContextManager[None]] = nullcontext
     weights: dict[int, str] = field(default_factory=dict, init=False)
     seconds: float = field(default=0.0, init=False)
     log: RunLog = field(init=False)
     _save: Callable[[int], str] = field(init=False)
-    _with_saved_weights: Callable[[], AbstractContextManager[None]] = field(init=False)
 
-    def attach(
-        self,
-        log: RunLog,
-        save: Callable[[int], str],
-        with_saved_weights: Callable[[], AbstractContextManager[None]] = nullcontext,
-    ) -> None:
-        """Connect the scorer with its run.
-
-        Args:
-            log: Log that receives the scores.
-            save: Function that saves the model of a step, and returns its fingerprint.
-            with_saved_weights: Context in which the module has the weights to score and to save,
-                if these differ from the weights in training.
-        """
-        self.log, self._save, self._with_saved_weights = log, save, with_saved_weights
+    def attach(self, log: RunLog, save: Callable[[int], str]) -> None:
+        """Set the log, and the function that saves a model and returns its fingerprint."""
+        self.log, self._save = log, save
 
     @property
     def scores(self) -> dict[int, float]:
@@ -110,7 +99,7 @@ class DevScorer:
         """Measure curves and score after ``step`` updates, outside the time of the steps."""
         start = time.perf_counter()
         # at step 0, a blend of the weights with themselves would change -0.0 to 0.0
-        with self._with_saved_weights() if step else nullcontext():
+        with self.saved_weights() if step else nullcontext():
             if self.curves is not None:
                 self.log.add(step, {**self.curves()})
             if not isinstance(self.score, str):
@@ -125,7 +114,7 @@ class DevScorer:
         self.log.add(step, {self.column: evaluation.value})
         if self.history.saved != "last" and self.history.chosen_step() == step:
             self.weights[step] = self._save(step)
-        self.history.save(RunFolder(self.log.folder).dev)
+        self.history.save(RunFolder(self.log.path.parent).dev)
         self._show(step, evaluation.value)
 
     def _show(self, step: int, value: float) -> None:
@@ -142,8 +131,8 @@ class DevScorer:
 
     def _mark_end(self) -> None:
         """Record whether the newest evaluation is the last."""
-        at_end = max(self.scores, default=0) == self.module.steps
-        self.history.ended = at_end or self.is_exhausted
+        newest = max(self.scores, default=0)
+        self.history.ended = newest == self.module.steps or self.is_exhausted
 
     def state_dict(self) -> dict[str, Any]:
         """Return the scores so far for a checkpoint."""
@@ -163,11 +152,9 @@ class DevScorer:
         check_unchanged(f"data of the {self.history.name}", state_dict["data"], self.data)
         self.history.scores = {int(k): float(v) for k, v in state_dict["scores"].items()}
         self.weights = dict(state_dict.get("weights", {}))
-        gold = state_dict.get("gold")
+        gold = None if state_dict.get("gold") is None else state_dict["gold"].numpy()
         self.history.evaluations = {
-            int(step): DevEvaluation(
-                self.scores[int(step)], items.numpy(), None if gold is None else gold.numpy()
-            )
+            int(step): DevEvaluation(self.scores[int(step)], items.numpy(), gold)
             for step, items in state_dict["items"].items()
         }
         self._mark_end()

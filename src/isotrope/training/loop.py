@@ -7,7 +7,7 @@ import traceback
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, cast
@@ -154,11 +154,9 @@ class TrainingTask(ABC):
         """Run the remaining steps, write the files of the run, and return the outcome."""
         output, module, first = self.output, self.module, rank() == 0
         module.train()  # the encoder is in evaluation mode, and the trainer does not change it
-        bar = self.settings.progress
-        progress = Progress(
-            steps=module.steps, most=self.most, bar=bar, lines=lines, twice=self.twice
-        )
-        trainer = trainer_of(self.settings, module, output, self.clip, self.most)
+        bar, most = self.settings.progress, self.most
+        progress = Progress(steps=module.steps, most=most, bar=bar, lines=lines, twice=self.twice)
+        trainer = trainer_of(self.settings, module, output, self.clip, most)
         run_callback = self._make_run_callback(progress, trainer)
         if first and "tensorboard" in self.settings.logger:
             callbacks = [Board(output / "tensorboard"), *callbacks]
@@ -192,10 +190,10 @@ class TrainingTask(ABC):
 
     def _make_run_callback(self, progress: Progress, trainer: RunTrainer) -> RunCallback:
         """Return the callback that does all work between the steps."""
-        settings, output, module = self.settings, self.output, self.module
+        settings, folder, module = self.settings, RunFolder(self.output), self.module
         timer = Timer(self.batch_size)
         log = RunLog(
-            folder=output,
+            path=folder.metrics,
             columns=self.columns,
             rate_column=self.rate_column,
             steps_per_epoch=self.steps_per_epoch,
@@ -204,14 +202,9 @@ class TrainingTask(ABC):
             progress=progress,
             send=trainer.log_row,
         )
-        checkpoints = Checkpoints(
-            RunFolder(output).checkpoints,
-            every=settings.checkpoint_every,
-            keep=settings.keep_every,
-            last=module.steps,
-        )
-        blended = module.blended if isinstance(module, TextModule) else nullcontext
-        self.dev.attach(log, self.keep, blended)
+        every, keep = settings.checkpoint_every, settings.keep_every
+        checkpoints = Checkpoints(folder.checkpoints, every=every, keep=keep, last=module.steps)
+        self.dev.attach(log, self.keep)
         return RunCallback(
             module=module,
             timer=timer,
@@ -319,7 +312,7 @@ def make_steps(trainer: RunTrainer, resumed: Path | None) -> int:
             # without the traceback that a worker of the loader adds
             raise InputError(str(error).rpartition("InputError: ")[2].strip()) from None
         except (RuntimeError, ConnectionError, EOFError) as error:
-            if not worker_gone(error):
+            if not is_lost_worker(error):
                 raise
             why = str(error).strip().rstrip(".") or type(error).__name__
             if not isinstance(error, RuntimeError):
@@ -330,7 +323,7 @@ def make_steps(trainer: RunTrainer, resumed: Path | None) -> int:
     return CODES[run_callback.stop_signal] if run_callback.interrupted else 0
 
 
-def worker_gone(error: BaseException) -> bool:
+def is_lost_worker(error: BaseException) -> bool:
     """Return whether an error reports that a process of the data loader has died."""
     if isinstance(error, RuntimeError):
         return str(error).startswith("DataLoader worker")

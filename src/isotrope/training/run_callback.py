@@ -27,11 +27,8 @@ class RunCallback(TrainerCallback):
     a second Ctrl-C, the run ends at once, without a checkpoint. Early stopping also ends the run.
 
     Attributes:
-        module: Module in training.
-        timer: Timer of the steps.
         checkpoints: Object that decides after which steps a checkpoint is written.
         save: Function that writes a checkpoint at once.
-        dev: Object that measures the dev score; only the first process does.
         fingerprint: Fingerprint of the training data, which must not change when a run is resumed.
         log: The log of the run; None in all processes but the first, which print nothing.
         pace: Object that corrects the number of steps of a run with ``--minutes``, or None.
@@ -55,11 +52,10 @@ class RunCallback(TrainerCallback):
         if self.stop_signal is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.stop_signal = number
+        name, again = "SIGTERM", ""
         if number == signal.SIGINT:
-            again = "press Ctrl-C again to exit at once"
-            warn(f"Ctrl-C: the run saves and ends after this step; {again}")
-        else:
-            warn("SIGTERM: the run saves and ends after this step")
+            name, again = "Ctrl-C", "; press Ctrl-C again to exit at once"
+        warn(f"{name}: the run saves and ends after this step{again}")
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
@@ -69,7 +65,8 @@ class RunCallback(TrainerCallback):
         self.timer.begin()
         if self.log is not None:
             self.log.progress.begin(step)
-            write_provenance(self.log.folder, step, seed=self.module.seed, data=self.fingerprint)
+            folder = self.log.path.parent
+            write_provenance(folder, step, seed=self.module.seed, data=self.fingerprint)
             self.log.begin(step)
             self.dev.begin(step)
         if step == 0 and self.checkpoints.keep is not None:

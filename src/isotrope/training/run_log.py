@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from isotrope.core.files import atomic_replace, open_own, os_errors_as_input_errors, sync
+from isotrope.core.files import open_own, os_errors_as_input_errors, sync, write_text
 from isotrope.core.lock import ensure_not_replaced
-from isotrope.core.run_folder import RunFolder
 from isotrope.training.nan_guard import Trained
 from isotrope.training.progress import Progress, warn
 
@@ -20,8 +19,7 @@ class Timer:
         self.batch_size = batch_size
         self.seconds = 0.0
         self.steps = 0
-        self._since: float | None = None
-        self._resting = 0.0
+        self._since = self._resting = 0.0
 
     @property
     def rate(self) -> float:
@@ -33,14 +31,13 @@ class Timer:
         self._resting += seconds
 
     def begin(self) -> None:
-        """Start the clock."""
+        """Start the clock before the first step."""
         self._since, self._resting = time.perf_counter(), 0.0
 
     def end_step(self) -> None:
         """Add the time of the step that has just ended, including the reading of its data."""
         now = time.perf_counter()
-        if self._since is not None:
-            self.seconds += now - self._since - self._resting
+        self.seconds += now - self._since - self._resting
         self.steps += 1
         self._since, self._resting = now, 0.0
 
@@ -61,18 +58,16 @@ class RunLog:
     these numbers are added one after the other, the newest row is written when the next one begins.
 
     Attributes:
-        folder: The run folder.
+        path: Path of metrics.csv.
         columns: Columns of metrics.csv; the first is ``step``.
         rate_column: Column of the rows of data per second.
         steps_per_epoch: Number of steps of an epoch, or None if epochs are not counted.
-        timer: Timer of the steps.
         module: Module whose measured numbers are logged.
-        progress: Display of the progress, which shows the loss.
         send: Function that passes numbers and their step to the loggers.
         newest: Newest row with a loss; empty if there is none.
     """
 
-    folder: Path
+    path: Path
     columns: Sequence[str]
     rate_column: str
     steps_per_epoch: int | None
@@ -84,11 +79,6 @@ class RunLog:
     _pending: int | None = field(default=None, init=False)  # step of the row not yet in the file
     _row: dict[str, float | None] = field(default_factory=dict, init=False)  # this row
 
-    @property
-    def path(self) -> Path:
-        """Path of metrics.csv."""
-        return RunFolder(self.folder).metrics
-
     def begin(self, step: int) -> None:
         """Write the header of metrics.csv; a resumed run keeps only the rows before ``step``."""
         rows = self._read() if self.path.is_file() and step > 0 else {}
@@ -98,12 +88,8 @@ class RunLog:
         earlier = {at: rows[at] for at in sorted(rows) if at < step}
         measured = [row for row in earlier.values() if row.get("loss") is not None]
         self.newest = measured[-1] if measured else {}
-        with (
-            atomic_replace(self.path) as temporary,
-            temporary.open("w", encoding="utf-8") as handle,
-        ):
-            handle.write(",".join(self.columns) + "\n")
-            handle.writelines(self._line(at, row) for at, row in earlier.items())
+        lines = [self._line(at, row) for at, row in earlier.items()]
+        write_text(self.path, "".join([",".join(self.columns) + "\n", *lines]))
 
     def _read(self) -> dict[int, dict[str, float | None]]:
         """Return the rows of the file; skip lines that a power failure cut short."""
@@ -127,7 +113,7 @@ class RunLog:
 
     def add(self, step: int, values: dict[str, float | None]) -> None:
         """Add values to the row of ``step``; metrics.csv gets this row when the next row begins."""
-        ensure_not_replaced(self.folder)
+        ensure_not_replaced(self.path.parent)
         if step != self._pending:
             self.close()
             self._pending, self._row = step, {}
@@ -172,12 +158,10 @@ class RunLog:
         """Write the unfinished row."""
         if self._pending is None:
             return
-        ensure_not_replaced(self.folder)
-        with (
-            os_errors_as_input_errors(self.path),
-            open_own(self.path, "a", encoding="utf-8") as handle,
-        ):
-            handle.write(self._line(self._pending, self._row))
+        ensure_not_replaced(self.path.parent)
+        line = self._line(self._pending, self._row)
+        with os_errors_as_input_errors(self.path), open_own(self.path, "a", encoding="utf-8") as f:
+            f.write(line)
         self._pending = None
 
     def _line(self, step: int, values: dict[str, float | None]) -> str:

@@ -178,16 +178,16 @@ def prepare(settings: ImageSettings, own_encoder: ImageEncoder | None = None) ->
         steps_per_epoch=batches.steps_per_epoch,
         fingerprint=images.fingerprint,
         clip=settings.clip or method.recipe.clip,
-        dev=_knn_callback(settings, module, images, batches.steps_per_epoch),
+        dev=_knn_scorer(settings, module, images, batches.steps_per_epoch),
         images=images,
         batches=batches,
     )
 
 
-def _knn_callback(
+def _knn_scorer(
     settings: ImageSettings, module: ImageMethod, images: ImageSet, per_epoch: int
 ) -> DevScorer:
-    """Return the callback that measures kNN accuracy if there are labels."""
+    """Return the object that measures kNN accuracy if there are labels."""
     limit = settings.knn_images
     score = functools.partial(
         knn_evaluation, module.encoder, images, limit_train=limit, limit_test=limit
@@ -291,11 +291,7 @@ def _wait_for_the_run(worker: int) -> None:
     """Let the run end its step: Ctrl-C and schedulers send signals to the workers, too."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if os.name == "posix":
-        signal.signal(signal.SIGTERM, lambda *_: _end_later())
-
-
-def _end_later() -> None:
-    signal.alarm(round(GRACE))  # its default action ends the process
+        signal.signal(signal.SIGTERM, lambda *_: signal.alarm(round(GRACE)))  # ends the process
 
 
 @dataclass(kw_only=True)
