@@ -35,7 +35,7 @@ class DevScorer:
         curves: Function that returns a dict from columns to losses of held-out records, or None.
         data: Fingerprint of the scored data, which must not change when a run is resumed. None if
             nothing is scored, or if the scored data are a part of the training data.
-        saved_weights: Context in which the module has the weights to score and to save.
+        as_saved: Context in which the module has the weights that are scored and saved.
         weights: Fingerprints of the saved models, by step.
         seconds: Seconds that the newest evaluation took.
     """
@@ -48,7 +48,7 @@ class DevScorer:
     patience: int | None = None
     curves: Callable[[], Mapping[str, float]] | None = None
     data: str | None = None
-    saved_weights: Callable[[], AbstractContextManager[None]] = nullcontext
+    as_saved: Callable[[], AbstractContextManager[None]] = nullcontext
     weights: dict[int, str] = field(default_factory=dict, init=False)
     seconds: float = field(default=0.0, init=False)
     log: RunLog = field(init=False)
@@ -99,7 +99,7 @@ class DevScorer:
         """Measure curves and score after ``step`` updates, outside the time of the steps."""
         start = time.perf_counter()
         # at step 0, a blend of the weights with themselves would change -0.0 to 0.0
-        with self.saved_weights() if step else nullcontext():
+        with self.as_saved() if step else nullcontext():
             if self.curves is not None:
                 self.log.add(step, {**self.curves()})
             if not isinstance(self.score, str):

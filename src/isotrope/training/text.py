@@ -216,7 +216,7 @@ def _prepare(settings: TrainSettings, output: Path, limit: TimeLimit | None) -> 
             patience=settings.patience,
             curves=held_out_curves(settings, module, stores),
             data=None if watch is None else watch.fingerprint,
-            saved_weights=module.blended,
+            as_saved=module.blended,
         ),
         twice=settings.refit and not without_mean(settings),
         batches=batches,
