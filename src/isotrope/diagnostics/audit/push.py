@@ -209,8 +209,8 @@ def _directions(embedded: Embedded, rows: Tensor, columns: Tensor, *, grouped: b
 
 
 @dataclass(frozen=True)
-class _Forces:
-    """The forces GD_i W_ij of c rows on n rows, n x c, and the sum of all weights W_ij."""
+class _PushOfRows:
+    """The pushes GD_i W_ij of c rows on n rows, n x c, and the sum of all weights W_ij."""
 
     on_anchors: Tensor
     on_positives: Tensor
@@ -222,8 +222,8 @@ class _Forces:
     def mean(self) -> Tensor:
         return (self.on_anchors + self.on_positives).div_(2)
 
-    def last(self, k: int) -> "_Forces":
-        return _Forces(self.on_anchors[:, -k:], self.on_positives[:, -k:], self.mass)
+    def last(self, k: int) -> "_PushOfRows":
+        return _PushOfRows(self.on_anchors[:, -k:], self.on_positives[:, -k:], self.mass)
 
     def alone(self) -> Tensor:
         """Estimate each row's push if the other rows were not in the softmax's denominator."""
@@ -234,7 +234,7 @@ class _Forces:
         return pushes.sqrt_()
 
 
-def _forces(objective: Objective, compared: Iterable[Pairs]) -> _Forces:
+def _forces(objective: Objective, compared: Iterable[Pairs]) -> _PushOfRows:
     """Return the forces in the pairs of both ``_directions``; ``mass`` is a mean over both."""
     forces, mass = [], 0.0
     for pairs in compared:
@@ -246,7 +246,7 @@ def _forces(objective: Objective, compared: Iterable[Pairs]) -> _Forces:
         forces.append(terms.dissipation[:, None] * weight)
         mass += float(weight.sum(dim=1).sum())
     on_anchors, on_positives = forces
-    return _Forces(on_anchors, on_positives, mass / 2)
+    return _PushOfRows(on_anchors, on_positives, mass / 2)
 
 
 class _WithoutSame(EagerPairs):
@@ -322,7 +322,7 @@ def _sample(
     given: Tensor,
     count: int,
     draw: torch.Generator,
-) -> _Forces:
+) -> _PushOfRows:
     """Return the forces on n rows: of each other, of ``count`` random rows, of k ``given`` rows.
 
     A row may occur several times. ``given`` is n x k (-1: no row); its forces are the last k.
