@@ -5,10 +5,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from isotrope.data.schemas import Record
-from isotrope.data.text.tokens import StoreSettings, TokenStore, build
+from isotrope.data.text.store_writer import StoreSettings, build
+from isotrope.data.text.tokens import TokenStore
 
 VOCABULARY = 1000
 
@@ -37,6 +39,14 @@ def records(*texts: str | tuple[str, ...] | None) -> list[Record]:
 
 
 Make = Callable[..., TokenStore]
+
+
+def ids(text: str, max_length: int = 16) -> list[int]:
+    return tokenize([text], max_length)[0][0]
+
+
+def stored(store: TokenStore, column: int = 0) -> list[list[int]]:
+    return [row.tolist() for row in store.rows(np.arange(len(store)), column)]
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ CHILD = """
 import json, sys, time
 from pathlib import Path
 from isotrope.data.schemas import read
-from isotrope.data.text.tokens import StoreSettings, build
+from isotrope.data.text.store_writer import StoreSettings, build
 
 def anonymous():
     return int(Path("/proc/self/status").read_text().split("RssAnon:")[1].split()[0]) / 1024

@@ -11,8 +11,8 @@ import pytest
 from isotrope.core.errors import InputError
 from isotrope.data.lines import lines, visible
 from isotrope.data.schemas import read
+from isotrope.data.text.store_writer import StoreSettings, build
 from isotrope.data.text.sts_sets import load_sts_file
-from isotrope.data.text.tokens import StoreSettings, build
 from isotrope.encoders.sentence import SentenceEncoder
 from tests.data.conftest import VOCABULARY, tokenize
 from tests.data.test_bad_input import table

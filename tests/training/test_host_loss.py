@@ -17,8 +17,8 @@ import isotrope
 from isotrope.core.documents import read_yaml
 from isotrope.core.errors import InputError, SettingError
 from isotrope.data.schemas import read
+from isotrope.data.text.store_writer import StoreSettings, build
 from isotrope.data.text.sts_sets import Subset, load_sts_file
-from isotrope.data.text.tokens import StoreSettings, build
 from isotrope.evaluation.dev_score import dev_metric_held_out
 from isotrope.evaluation.sts import sts_evaluation
 from isotrope.training.fit_text import fit

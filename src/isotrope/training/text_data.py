@@ -22,8 +22,9 @@ from isotrope.data.schemas import Reading, Record, read
 from isotrope.data.sources import named_errors
 from isotrope.data.text.batches import Batch, DatasetMixture, collate
 from isotrope.data.text.repeats import group_mark, hash64, joined_groups
+from isotrope.data.text.store_writer import StoreSettings, build
 from isotrope.data.text.streamed import StreamedBatches
-from isotrope.data.text.tokens import StoreSettings, TokenStore, build
+from isotrope.data.text.tokens import TokenStore
 from isotrope.data.text.views import ALONE, ONE_GROUP, HeldOut, held_out_alone, held_out_together
 from isotrope.diagnostics.audit.run import check_negatives
 from isotrope.encoders.sentence import SentenceEncoder, check_prompts

@@ -1,6 +1,4 @@
-"""Which texts count as the same, and repetitions found on disk in bounded memory."""
-
-from pathlib import Path
+"""Which texts count as the same, and which rows share a text."""
 
 import numpy as np
 import pytest
@@ -11,9 +9,7 @@ from isotrope.data.text.repeats import (
     hash64,
     joined_groups,
     letters,
-    mark_repeated,
     near_identical,
-    read_part,
 )
 
 
@@ -82,28 +78,6 @@ def test_hash_is_fixed_and_keyed() -> None:
     # stores on disk and held-out choices rest on these values
     assert hash64(b"a") == hash64(b"a", b"") == 0x2F42665B399EF840
     assert hash64(b"a", b"1") != hash64(b"a", b"2") != hash64(b"a")
-
-
-@pytest.mark.parametrize("bucket", [3, 50, 1 << 20])
-@pytest.mark.parametrize("chunk", [7, 1 << 16])
-def test_marks_all_but_the_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bucket: int, chunk: int
-) -> None:
-    monkeypatch.setattr(repeats, "_BUCKET", bucket)
-    monkeypatch.setattr(repeats, "CHUNK", chunk)
-    random = np.random.default_rng(0)
-    # one value very often: a bucket must not grow with its repetitions
-    hashes = np.where(random.random(400) < 0.4, 12, random.integers(0, 150, 400)).astype(np.uint64)
-    hashes[5] = 2**64 - 1
-    hashes.tofile(tmp_path / "hashes")
-    mark_repeated(tmp_path / "hashes", tmp_path / "marks", len(hashes))
-    expected = [int(value in hashes[:i]) for i, value in enumerate(hashes)]
-    assert read_part(tmp_path / "marks", np.uint8, 0, 1000).tolist() == expected
-
-
-def test_nothing_to_mark(tmp_path: Path) -> None:
-    mark_repeated(tmp_path / "none", tmp_path / "marks", 0)
-    assert (tmp_path / "marks").read_bytes() == b""
 
 
 def test_groups_are_connected_through_other_rows() -> None:

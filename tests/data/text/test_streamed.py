@@ -9,8 +9,9 @@ import pytest
 
 from isotrope.core.errors import CannotResume, InputError
 from isotrope.data.schemas import Record
+from isotrope.data.text.store_writer import StoreSettings, build
 from isotrope.data.text.streamed import StreamedBatches
-from isotrope.data.text.tokens import StoreSettings, TokenStore, build
+from isotrope.data.text.tokens import TokenStore
 
 SIZE, BATCH = 30, 4
 

@@ -3,16 +3,9 @@
 import hashlib
 import re
 import unicodedata
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-CHUNK = 1 << 16
-"""Number of records that are read from an array file at once."""
-
-_BUCKET = 1 << 20  # about how many different hashes are in memory while repetitions are found
 
 # punctuation counts only before a digit, "=" or ">" (1.5, -5, 12:30, !=, ->), and a hyphen after a
 # letter (GPT-4) never counts
@@ -73,39 +66,6 @@ def group_mark(group: str, anchor: str) -> int:
     return hash64(group.encode(), b"group") if group else hash64(near_identical(anchor))
 
 
-def read_part(path: Path, dtype: type[Any], start: int, count: int) -> NDArray[Any]:
-    """Return ``count`` items of a binary file, from item ``start``; fewer if the file ends."""
-    return np.fromfile(path, dtype, count, offset=start * np.dtype(dtype).itemsize)
-
-
-def mark_repeated(hashes: Path, repeated: Path, count: int) -> None:
-    """Write one byte for each record to ``repeated``: 1 if an earlier record has the same hash."""
-    # each pass over the file handles about _BUCKET different hashes, which fit into memory
-    with repeated.open("wb") as handle:
-        # a sparse file would hide here that the disk is full
-        for start in range(0, count, CHUNK):
-            handle.write(bytes(min(CHUNK, count - start)))
-    if not count:
-        return
-    marks = np.memmap(repeated, np.uint8, "r+", shape=(count,))
-    buckets = -(-count // _BUCKET)
-    for bucket in range(buckets):
-        values: list[NDArray[np.uint64]] = []
-        places: list[NDArray[np.int64]] = []
-        for start in range(0, count, CHUNK):
-            chunk = read_part(hashes, np.uint64, start, CHUNK)
-            inside = np.flatnonzero(chunk % np.uint64(buckets) == bucket)
-            values.append(chunk[inside])
-            places.append(inside + start)
-            if sum(map(len, values)) > 2 * _BUCKET or start + CHUNK >= count:
-                hashes_so_far, records = np.concatenate(values), np.concatenate(places)
-                # np.unique returns first occurrences, and places ascend
-                first = np.sort(np.unique(hashes_so_far, return_index=True)[1])
-                marks[np.delete(records, first)] = 1
-                values, places = [hashes_so_far[first]], [records[first]]
-    marks.flush()
-
-
 def joined_groups(marks: NDArray[np.uint64]) -> NDArray[np.int64]:
     """Return an id for each row, int64 (n). Connected rows have the same id.
 
@@ -147,38 +107,3 @@ def groups_of(links: NDArray[np.int64], count: int) -> NDArray[np.int64]:
         if (lower == group).all():
             return group
         group = lower
-
-
-def new_groups(grouped: Path, repeated: Path) -> int:
-    """Count the records that repeat the texts of earlier records, but with a new group.
-
-    Args:
-        grouped: File with one hash for each record, made from the texts and the group together. The
-            hash is 0 if the record has no group.
-        repeated: File that :func:`mark_repeated` wrote from hashes of only the texts.
-    """
-    again, count, new = grouped.with_name("again.all"), repeated.stat().st_size, 0
-    mark_repeated(grouped, again, count)
-    for start in range(0, count, CHUNK):
-        twice, before = (read_part(p, np.uint8, start, CHUNK) == 1 for p in (repeated, again))
-        has_group = read_part(grouped, np.uint64, start, CHUNK) != 0
-        new += int((twice & ~before & has_group).sum())
-    again.unlink()
-    return new
-
-
-def have_tokens(
-    offsets: Path, rows: NDArray[np.int64], held: NDArray[np.bool_]
-) -> NDArray[np.bool_]:
-    """Return True for each record that is held out, or whose texts all have tokens."""
-    if held.all():
-        return held
-    # texts are stored in the order of the records, so the texts of these records are contiguous
-    first = rows[:, 0]
-    last = first + rows[:, 3] + 1 if rows.shape[1] == 4 else rows[:, -1]
-    start, end = int(first[~held].min()), int(last[~held].max())
-    lacking = np.diff(read_part(offsets, np.int64, start, end - start + 2)) == 0
-    before = np.concatenate([[0], np.cumsum(lacking)])
-    texts = np.where(held[:, None], start, np.stack([first, last], axis=1)) - start
-    complete: NDArray[np.bool_] = before[texts[:, 1] + 1] == before[texts[:, 0]]
-    return held | complete
