@@ -110,7 +110,7 @@ def test_composed_and_decomposed_are_no_negatives_of_each_other(tmp_path: Path) 
     records = read([tmp_path / "a.txt"])
     settings = StoreSettings(vocabulary=VOCABULARY, max_length=16)
     store = build(tmp_path / "s", records, tokenize, settings)
-    one, two, three = store.groups(np.arange(3), 0)
+    one, two, three = store.text_marks(np.arange(3), 0)
     assert one == two != three
 
 

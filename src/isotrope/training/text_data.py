@@ -219,7 +219,7 @@ def _trained_rows(stores: Sequence[TokenStore], count: int) -> Rows:
         own = places[(places >= start) & (places < start + len(store))] - start
         for side, rows in enumerate(sides):
             rows += store.rows(own, min(side, store.columns - 1))
-        labels += store.labels(own) or [store.groups(own, 0)]
+        labels += store.group_marks(own) or [store.text_marks(own, 0)]
         start += len(store)
     return *sides, [np.concatenate(labels)]
 

@@ -202,5 +202,5 @@ def test_pairs_linked_through_a_pair_of_another_batch_are_of_one_group(make: Mak
     first, last, other = collate(store, np.array([0, 2, 50]), pad_id=PAD).groups
     assert first == last != other
     one = make([(f"question {i}", "yes") for i in range(40)] + rest)  # too long a chain
-    assert one.linked(np.arange(40))[0].tolist() == one.groups(np.arange(40), 0).tolist()
-    assert make(["a b", "b c"]).linked(np.arange(2)) == []
+    assert one.link_marks(np.arange(40))[0].tolist() == one.text_marks(np.arange(40), 0).tolist()
+    assert make(["a b", "b c"]).link_marks(np.arange(2)) == []

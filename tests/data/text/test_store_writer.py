@@ -61,7 +61,7 @@ def test_exact_duplicates_are_dropped_and_counted(make: Make) -> None:
     assert stored(store) == [ids("a"), ids("b"), ids("A")]
     assert store.report.duplicates_dropped == 3
     assert store.report.records == 6
-    groups = store.groups(np.arange(3), 0)
+    groups = store.text_marks(np.arange(3), 0)
     assert groups.dtype == np.uint64
     assert groups[0] == groups[2] != groups[1]  # near-identical ones stay, marked
 
@@ -69,7 +69,7 @@ def test_exact_duplicates_are_dropped_and_counted(make: Make) -> None:
 def test_a_pair_is_a_duplicate_only_as_a_whole(make: Make) -> None:
     store = make([("a", "b"), ("a", "c"), ("b", "a"), ("a", "b")])
     assert len(store) == 3
-    assert store.groups(np.arange(3), 0)[2] == store.groups(np.arange(3), 1)[0]
+    assert store.text_marks(np.arange(3), 0)[2] == store.text_marks(np.arange(3), 1)[0]
 
 
 @pytest.mark.parametrize("chunk", [3, 1 << 16])
@@ -278,7 +278,7 @@ def test_groups_are_kept_beside_held_out_and_repeated_records(make: Make) -> Non
     kept = [ids(anchor) for anchor, _ in texts]
     numbers = [kept.index(row) for row in stored(store)]
     assert len(store) == plain.kept < 40
-    (labels,) = store.labels(np.arange(len(store)))
+    (labels,) = store.group_marks(np.arange(len(store)))
     for i, a in zip(numbers, labels, strict=True):
         assert [groups[j] == groups[i] for j in numbers] == (labels == a).tolist()
     assert store.report.fingerprint != plain.fingerprint
@@ -291,7 +291,7 @@ def test_groups_are_kept_beside_held_out_and_repeated_records(make: Make) -> Non
     assert make(texts, holdout=0.3).held_out_groups is None
     other = make([*texts, texts[0]], groups=groups[::-1], grouped=True, holdout=0.3)
     assert other.report.fingerprint != store.report.fingerprint
-    assert make(texts).labels(np.arange(3)) == []
+    assert make(texts).group_marks(np.arange(3)) == []
 
 
 @pytest.mark.parametrize("chunk", [3, 1 << 16])

@@ -27,7 +27,7 @@ def test_every_record_has_its_own_number_of_hard_negatives(make: Make) -> None:
     records = np.array([2, 1, 0])
     assert [row.tolist() for row in store.rows(records, 2)] == [ids("k"), ids("n"), ids("m")]
     assert store.owners(records).tolist() == [0, 2, 2]
-    (labels,) = store.labels(records)
+    (labels,) = store.group_marks(records)
     assert labels[0] == labels[2] != labels[1]
     assert (store.report.empty_skipped, store.report.duplicates_dropped) == (1, 1)
 

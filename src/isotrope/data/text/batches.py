@@ -102,7 +102,7 @@ def collate(
         part: Positions in ``indices`` of the records that this process embeds.
     """
     columns = [store.rows(indices, c) for c in range(store.columns)]
-    groups = [store.groups(indices, c) for c in range(min(store.columns, 2))]
+    groups = [store.text_marks(indices, c) for c in range(min(store.columns, 2))]
     # texts that differ only after max_length tokens are the same input for the encoder
     inputs = [np.array([hash64(row.tobytes()) for row in c], np.uint64) for c in columns]
     views = [column[part] for column in columns]
@@ -113,10 +113,10 @@ def collate(
         views = [*views[:2], *(columns[2][place::many][part] for place in range(many))]
         inputs = inputs[:2]
     elif store.columns == 3:
-        new = unseen(store.groups(indices, 2), groups) & unseen(inputs.pop(), inputs[:2])
+        new = unseen(store.text_marks(indices, 2), groups) & unseen(inputs.pop(), inputs[:2])
         new &= np.isin(store.owners(indices), np.arange(len(indices))[part])
         views[2] = [row for row, wanted in zip(columns[2], new, strict=True) if wanted]
-    marks = [*groups, *inputs, *store.labels(indices), *store.linked(indices)]
+    marks = [*groups, *inputs, *store.group_marks(indices), *store.link_marks(indices)]
     return Batch(
         columns=[_padded(view, pad_id) for view in views if view],
         groups=joined_groups(np.stack(marks, axis=1))[part],

@@ -81,7 +81,7 @@ def joined_groups(marks: NDArray[np.uint64]) -> NDArray[np.int64]:
     return joined
 
 
-def linked(marks: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def joined_unless_large(marks: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Return an id for each pair of hashes, uint64 (n). Training does not push equal ids apart.
 
     Pairs that share a text, directly or through other pairs, have the same id. If these are more

@@ -1,5 +1,8 @@
 """Writes token stores (:mod:`isotrope.data.text.tokens`) from the records of a corpus.
 
+A first pass over the records writes their tokens, and working files with an entry for each record.
+A second pass, over the working files, writes the rows of the store without repeated records.
+
 The memory needed to build a store does not grow with the corpus, except for hashes of pairs, which
 hold out or link pairs that share a text.
 """
@@ -8,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -21,24 +24,22 @@ from isotrope.core.files import atomic_replace, file_digest
 from isotrope.core.run_folder import MANIFEST
 from isotrope.data.schemas import EMPTY, Reading, Record
 from isotrope.data.text.repeats import group_mark, hash64, near_identical
-from isotrope.data.text.tokens import (
-    ANSWERS,
-    CHUNK,
-    FORMAT,
-    HELD_GROUPS,
-    ROW_WIDTHS,
-    StoreReport,
-    TokenStore,
-)
-from isotrope.data.text.views import ALONE, Formed, Former, HeldOut, ViewsName, resolve
+from isotrope.data.text.tokens import CHUNK, FORMAT, WIDTHS, StoreReport, TokenStore
+from isotrope.data.text.views import ALONE, Formed, Former, HeldOut, Views, ViewsName, resolve
 
 Tokenize = Callable[[list[str], int], tuple[list[list[int]], int]]
 
 # working files, which are removed when the store is complete
-_ROWS, _HASHES, _GROUPED, _HELD = "rows.all", "hashes.all", "grouped.all", "held.all"
+_ROWS = "rows.all"  # a row for each record (_Layout); -1 for texts that are held out
+_HASHES = "hashes.all"  # a hash of the texts of each record
+_GROUPED = "grouped.all"  # a hash of texts and group; 0 if held out, or without a group
+_HELD = "held.all"  # a line for each held-out record
+_REPEATED = "repeated.all"  # one byte for each record: 1 if an earlier record has the same hash
+_TYPES = {"groups.bin": np.uint64, _ROWS: np.int64, _HASHES: np.uint64, _GROUPED: np.uint64}
+
 _MOST_ANSWERS = 1_000
-_TOO_FEW, _MORE = "training needs at least 2 different records", "give more text"
-_BATCH_TEXTS, _BATCH_CHARACTERS = 1_000, 1_000_000  # approximate limits of a call of the tokenizer
+_TOO_FEW = "give more text: training needs at least 2 different records; found"
+_BATCH_RECORDS, _BATCH_CHARACTERS = 1_000, 1_000_000  # approximate limits of a tokenizer's call
 _BUCKET = 1 << 20  # about how many different hashes are in memory while repetitions are found
 
 
@@ -101,58 +102,74 @@ def build(
     stream = iter(records) if progress is None else _watched(records, progress)
     first = next(stream, None)
     if first is None:
-        raise InputError(f"{_MORE}: {_TOO_FEW}; found 0")
+        raise InputError(f"{_TOO_FEW} 0")
     views = resolve(settings.views, first)
     former = Former(views, settings.holdout, settings.seed, held.texts, settings.scored)
-    grouped = settings.grouped or bool(first.group)
-    dtype = "uint16" if settings.vocabulary <= 1 << 16 else "uint32"
     with atomic_replace(folder) as temporary:
         temporary.mkdir()
-        with _Writer(temporary, tokenize, settings, dtype) as writer:
-            writer.pairs, writer.grouped = former.views == "pairs", grouped
-            writer.shape = (len(first.texts), len(first.scores)) if settings.scored else (0, 0)
+        with _Writer(temporary, tokenize, settings, views, first) as writer:
             for formed in former.form(chain([first], stream)):
                 writer.add(formed)
-        report = asdict(_finish(temporary, former, writer, records))
+        report = _write_rows(temporary, writer.layout, _first_report(former, writer, records))
+        _check_enough(report)
+        for working in (_ROWS, _HASHES, _GROUPED, _HELD, _REPEATED):
+            (temporary / working).unlink()
         if held.known and 0 < len(writer.answers) <= _MOST_ANSWERS:
-            (temporary / ANSWERS).write_text(json.dumps([*writer.answers]), encoding="utf-8")
+            (temporary / "answers.json").write_text(json.dumps([*writer.answers]), encoding="utf-8")
         digests = {path.name: file_digest(path) for path in sorted(temporary.iterdir())}
-        manifest = {"format": FORMAT, "dtype": dtype, "report": report, "digests": digests}
-        (temporary / MANIFEST).write_text(json.dumps(manifest, indent=2), encoding="utf-8")
+        manifest = {"format": FORMAT, "dtype": writer.dtype, "report": asdict(report)}
+        text = json.dumps(manifest | {"digests": digests}, indent=2)
+        (temporary / MANIFEST).write_text(text, encoding="utf-8")
     return TokenStore.open(folder)
 
 
 def _watched(records: Iterable[Record], progress: Callable[[int], object]) -> Iterator[Record]:
     read = 0
     for read, record in enumerate(records, 1):
-        if read % _BATCH_TEXTS == 0:
-            progress(_BATCH_TEXTS)
+        if read % _BATCH_RECORDS == 0:
+            progress(_BATCH_RECORDS)
         yield record
-    progress(read % _BATCH_TEXTS)
+    progress(read % _BATCH_RECORDS)
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """The columns of a row of ``rows.all``: numbers of texts, then scores, then the group."""
+
+    numbers: int  # 1 with views dropout, 2 with adjacent, 4 with pairs (as with hard negatives)
+    scores: int
+    grouped: bool
 
 
 class _Writer:
-    """Appends texts, records and hashes to the files of a store that is being built."""
+    """Writes the texts and the working files: the first pass. It counts what it has written.
+
+    Attributes:
+        dtype: Type of the token ids.
+        answers: Dict whose keys are the different positives; some are missing above 1,000.
+    """
 
     def __init__(
-        self, folder: Path, tokenize: Tokenize, settings: StoreSettings, dtype: str
+        self, folder: Path, tokenize: Tokenize, settings: StoreSettings, views: Views, first: Record
     ) -> None:
-        self.tokenize, self.dtype = tokenize, dtype
-        self.max_length, self.prompts = settings.max_length, settings.prompts
+        self.settings, self._tokenize, self._first = settings, tokenize, first
+        self.layout = _Layout(
+            numbers={"dropout": 1, "adjacent": 2, "pairs": 4}[views],
+            scores=len(first.scores) if settings.scored else 0,
+            grouped=settings.grouped or bool(first.group),
+        )
+        self.dtype = "uint16" if settings.vocabulary <= 1 << 16 else "uint32"
         self.records = self.texts = self.tokens = self.truncated = self.negatives = 0
-        self.pairs, self.grouped, self.shape = False, False, (0, 0)
         self.answers: dict[str, None] = {}
         self._open = ExitStack()
         self._files: dict[str, BinaryIO] = {
             name: self._open.enter_context((folder / name).open("wb"))
-            for name in ("tokens.bin", "offsets.bin", "groups.bin", _ROWS, _HASHES, _GROUPED, _HELD)
+            for name in ("tokens.bin", "offsets.bin", _HELD, *_TYPES)
         }
-        self._texts: list[str] = []  # flush() writes this list and the lists below
+        # _flush() writes these texts and values
+        self._texts: list[str] = []
         self._characters = 0
-        self._groups: list[int] = []
-        self._rows: list[tuple[int, ...]] = []
-        self._hashes: list[int] = []
-        self._grouped: list[int] = []
+        self._values: dict[str, list[Any]] = {name: [] for name in _TYPES}
         self._append("offsets.bin", np.zeros(1, np.int64))
 
     def __enter__(self) -> "_Writer":
@@ -161,137 +178,153 @@ class _Writer:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         with self._open:
             if kind is None:
-                self.flush()
+                self._flush()
 
     def add(self, record: Formed) -> None:
-        """Append a record. A held-out record has a row of -1, because its texts are not stored."""
+        """Append a record. The texts of a held-out record are not tokenised."""
         self.records += 1
-        self._hashes.append(hash64("\0".join(record.texts).encode()))
+        layout, texts, scores = self.layout, len(record.texts), len(record.scores)
+        if layout.scores and (texts, scores) != (len(self._first.texts), layout.scores):
+            raise InputError(
+                f"give each record {len(self._first.texts)} texts and {layout.scores} scores, like "
+                f"the first; record {self.records} has {texts} texts and {scores} scores"
+            )
         if record.held:
-            row: tuple[int, ...] = (-1,) * (4 if self.pairs else len(record.texts))
+            row: tuple[int, ...] = (-1,) * layout.numbers
             self._files[_HELD].write(json.dumps(record.texts + record.scores).encode() + b"\n")
-        elif record.continues and self.prompts[0] == self.prompts[1]:
-            row = (self.texts - 1, self._add_text(record.texts[1], 1))
         else:
-            row = tuple(self._add_text(t, c) for c, t in enumerate(record.texts))
-            if self.pairs:
-                if len(self.answers) <= _MOST_ANSWERS and not (self.grouped or self.shape[1]):
-                    self.answers[record.texts[1]] = None
-                row = (*row[:2], row[1] + 1, len(row) - 2)
-                self.negatives += len(record.texts) - 2
-        if self.shape[1]:
-            if (shape := (len(record.texts), len(record.scores))) != self.shape:
-                raise InputError(
-                    f"give each record {self.shape[0]} texts and {self.shape[1]} scores, like the "
-                    f"first; record {self.records} has {shape[0]} texts and {shape[1]} scores"
-                )
+            row = self._add_texts(record)
+        if layout.scores:
             row += tuple(np.array(record.scores).view(np.int64).tolist())
-        if self.grouped:
+        if layout.grouped:
             row += (group_mark(record.group, record.texts[0]) >> 1,)  # fits into an int64
             grouped = "\0".join((*record.texts, record.group)).encode()
-            self._grouped.append(hash64(grouped) if record.group and not record.held else 0)
-        self._rows.append(row)
-        if len(self._hashes) >= _BATCH_TEXTS or self._characters >= _BATCH_CHARACTERS:
-            self.flush()
+            has_group = record.group and not record.held
+            self._values[_GROUPED].append(hash64(grouped) if has_group else 0)
+        self._values[_ROWS].append(row)
+        self._values[_HASHES].append(hash64("\0".join(record.texts).encode()))
+        too_many = len(self._values[_ROWS]) >= _BATCH_RECORDS
+        if too_many or self._characters >= _BATCH_CHARACTERS:
+            self._flush()
 
-    def _add_text(self, text: str, column: int) -> int:
+    def _add_texts(self, record: Formed) -> tuple[int, ...]:
+        """Append the texts of a record; return the numbers in its row."""
+        layout, (query, passage) = self.layout, self.settings.prompts
+        anchor, *others = record.texts
+        if record.continues and query == passage:  # the anchor is the last text that was added
+            return self.texts - 1, self._add_text(passage, others[0])
+        own = (self._add_text(query, anchor), *(self._add_text(passage, text) for text in others))
+        if layout.numbers < 4:
+            return own
+        if len(self.answers) <= _MOST_ANSWERS and not (layout.grouped or layout.scores):
+            self.answers[others[0]] = None
+        negatives = len(own) - 2
+        self.negatives += negatives
+        return own[0], own[1], own[1] + 1, negatives
+
+    def _add_text(self, prompt: str, text: str) -> int:
         """Append a text and return its number."""
-        self._texts.append(self.prompts[min(column, 1)] + text)
+        self._texts.append(prompt + text)
         self._characters += len(text)
-        self._groups.append(hash64(near_identical(text)))
+        self._values["groups.bin"].append(hash64(near_identical(text)))
         self.texts += 1
         return self.texts - 1
 
-    def flush(self) -> None:
+    def _flush(self) -> None:
         """Tokenise and write the collected records."""
         if self._texts:
-            ids, truncated = self.tokenize(self._texts, self.max_length)
+            ids, truncated = self._tokenize(self._texts, self.settings.max_length)
             self._append("tokens.bin", np.fromiter(chain.from_iterable(ids), self.dtype))
             ends = self.tokens + np.cumsum([len(row) for row in ids], dtype=np.int64)
             self._append("offsets.bin", ends)
-            self._append("groups.bin", np.array(self._groups, np.uint64))
             self.truncated += truncated
             self.tokens = int(ends[-1])
-        self._append(_ROWS, np.array(self._rows, np.int64))
-        self._append(_HASHES, np.array(self._hashes, np.uint64))
-        self._append(_GROUPED, np.array(self._grouped, np.uint64))
-        self._texts, self._groups, self._rows, self._hashes, self._grouped = [], [], [], [], []
-        self._characters = 0
+        for name, values in self._values.items():
+            self._append(name, np.array(values, _TYPES[name]))
+            values.clear()
+        self._texts, self._characters = [], 0
 
     def _append(self, name: str, array: NDArray[Any]) -> None:
         # array.tofile would not say in its error that the disk is full
         self._files[name].write(array.tobytes())
 
 
-def _finish(
-    folder: Path, former: Former, writer: _Writer, records: Iterable[Record]
-) -> StoreReport:
-    """Write rows.bin and holdout.jsonl without duplicates, and remove the working files."""
-    hashes, rows, held_all = folder / _HASHES, folder / _ROWS, folder / _HELD
-    columns = 1 if former.views == "dropout" else 3 if writer.negatives else 2
-    written = 4 if writer.pairs else columns  # columns of rows.all before scores and group
-    repeated_file, width = folder / "repeated.all", written + writer.shape[1] + writer.grouped
-    chosen = [*range(ROW_WIDTHS[columns]), *range(written, width)]
+def _first_report(former: Former, writer: _Writer, records: Iterable[Record]) -> StoreReport:
+    """Return the counts of the first pass; those that :func:`_write_rows` counts are 0."""
     reading = records if isinstance(records, Reading) else None
-    empty_rows = 0 if reading is None else reading.left[EMPTY]
-    mark_repeated(hashes, repeated_file, writer.records)
-    fingerprint = hashlib.blake2b(digest_size=8)
-    kept = held_out = duplicates = 0
-    with (
-        (folder / "rows.bin").open("wb") as kept_rows,
-        held_all.open("rb") as held_lines,
-        (folder / "holdout.jsonl").open("wb") as held_file,
-        (folder / HELD_GROUPS).open("wb") as held_groups,
-    ):
-        for start in range(0, writer.records, CHUNK):
-            fingerprint.update(read_part(hashes, np.uint64, start, CHUNK).tobytes())
-            repeated = read_part(repeated_file, np.uint8, start, CHUNK) == 1
-            chunk = read_part(rows, np.int64, start * width, CHUNK * width).reshape(-1, width)
-            fingerprint.update(chunk[:, written:].tobytes())
-            held = chunk[:, 0] < 0
-            # repeated comes first: zip must not read a line that belongs to the next chunk
-            for again, line in zip(repeated[held], held_lines, strict=False):
-                held_file.write(b"" if again else line)
-            groups = chunk[held & ~repeated, width - writer.grouped :]  # empty without groups
-            held_groups.write(groups.tobytes())
-            empty = ~repeated & ~have_tokens(folder / "offsets.bin", chunk[:, :written], held)
-            keep = ~repeated & ~held & ~empty
-            kept_rows.write(chunk[keep][:, chosen].tobytes())
-            kept += int(keep.sum())
-            held_out += int((held & ~repeated).sum())
-            duplicates += int(repeated.sum())
-            empty_rows += int(empty.sum())
-    report = StoreReport(
+    return StoreReport(
         views=former.views,
-        columns=columns,
-        kept=kept,
+        columns=3 if writer.negatives else min(writer.layout.numbers, 2),
+        kept=0,
         records=writer.records,
-        duplicates_dropped=duplicates,
-        empty_skipped=empty_rows,
-        held_out=held_out,
+        duplicates_dropped=0,
+        empty_skipped=0 if reading is None else reading.left[EMPTY],
+        held_out=0,
         texts=writer.texts,
         tokens=writer.tokens,
         truncated_share=writer.truncated / max(writer.texts, 1),
-        max_length=writer.max_length,
-        fingerprint=fingerprint.hexdigest(),
-        grouped=writer.grouped,
-        groups_dropped=new_groups(folder / _GROUPED, repeated_file) if writer.grouped else 0,
+        max_length=writer.settings.max_length,
+        fingerprint="",
+        grouped=writer.layout.grouped,
         understood="" if reading is None else str(reading),
-        scored=writer.shape[1],
+        scored=writer.layout.scores,
         negatives_dropped=former.negatives,
     )
-    _check_enough(report)
-    unused = [] if writer.grouped else [folder / HELD_GROUPS]
-    for path in (hashes, rows, folder / _GROUPED, held_all, repeated_file, *unused):
-        path.unlink()
-    return report
+
+
+def _write_rows(folder: Path, layout: _Layout, report: StoreReport) -> StoreReport:
+    """Write rows.bin and the held-out records, without repeated ones: the second pass.
+
+    Records in which a text has no token are left out of rows.bin, too.
+    """
+    mark_repeated(folder / _HASHES, folder / _REPEATED, report.records)
+    width = layout.numbers + layout.scores + layout.grouped
+    fingerprint = hashlib.blake2b(digest_size=8)
+    kept = held_out = duplicates = without_tokens = 0
+    with (
+        (folder / "rows.bin").open("wb") as kept_rows,
+        (folder / _HELD).open("rb") as held_lines,
+        (folder / "holdout.jsonl").open("wb") as held_file,
+        (folder / "holdout-groups.bin").open("wb") as held_groups,
+    ):
+        for start in range(0, report.records, CHUNK):
+            fingerprint.update(read_part(folder / _HASHES, np.uint64, start, CHUNK).tobytes())
+            repeated = read_part(folder / _REPEATED, np.uint8, start, CHUNK) == 1
+            rows = read_part(folder / _ROWS, np.int64, start * width, CHUNK * width)
+            numbers, others = np.split(rows.reshape(-1, width), [layout.numbers], axis=1)
+            fingerprint.update(others.tobytes())
+            held = numbers[:, 0] < 0
+            # repeated comes first: zip must not read a line that belongs to the next chunk
+            for again, line in zip(repeated[held], held_lines, strict=False):
+                held_file.write(b"" if again else line)
+            groups = others[:, layout.scores :]  # no column if there are no groups
+            held_groups.write(groups[held & ~repeated].tobytes())
+            empty = ~repeated & ~_have_tokens(folder / "offsets.bin", numbers, held)
+            keep = ~repeated & ~held & ~empty
+            stored = np.hstack([numbers[:, : WIDTHS[report.columns]], others])
+            kept_rows.write(stored[keep].tobytes())
+            kept += int(keep.sum())
+            held_out += int((held & ~repeated).sum())
+            duplicates += int(repeated.sum())
+            without_tokens += int(empty.sum())
+    if not layout.grouped:
+        (folder / "holdout-groups.bin").unlink()
+    return replace(
+        report,
+        kept=kept,
+        held_out=held_out,
+        duplicates_dropped=duplicates,
+        empty_skipped=report.empty_skipped + without_tokens,
+        groups_dropped=_new_groups(folder) if layout.grouped else 0,
+        fingerprint=fingerprint.hexdigest(),
+    )
 
 
 def _check_enough(report: StoreReport) -> None:
     if report.kept < 2:
         left = f"{report.duplicates_dropped} repeated, {report.held_out} held out"
         found = f"{report.kept} (of {report.records}: {left}, {report.empty_skipped} empty)"
-        raise TooFewRecords(f"{_MORE}: {_TOO_FEW}; found {found}", report)
+        raise TooFewRecords(f"{_TOO_FEW} {found}", report)
 
 
 def read_part(path: Path, dtype: type[Any], start: int, count: int) -> NDArray[Any]:
@@ -327,33 +360,29 @@ def mark_repeated(hashes: Path, repeated: Path, count: int) -> None:
     marks.flush()
 
 
-def new_groups(grouped: Path, repeated: Path) -> int:
-    """Count the records that repeat the texts of earlier records, but with a new group.
-
-    Args:
-        grouped: File with one hash for each record, made from the texts and the group together. The
-            hash is 0 if the record has no group.
-        repeated: File that :func:`mark_repeated` wrote from hashes of only the texts.
-    """
-    again, count, new = grouped.with_name("again.all"), repeated.stat().st_size, 0
-    mark_repeated(grouped, again, count)
+def _new_groups(folder: Path) -> int:
+    """Count the records that repeat the texts of earlier records, but with a new group."""
+    again, count, new = folder / "again.all", (folder / _REPEATED).stat().st_size, 0
+    mark_repeated(folder / _GROUPED, again, count)
     for start in range(0, count, CHUNK):
-        twice, before = (read_part(p, np.uint8, start, CHUNK) == 1 for p in (repeated, again))
-        has_group = read_part(grouped, np.uint64, start, CHUNK) != 0
-        new += int((twice & ~before & has_group).sum())
+        same_texts = read_part(folder / _REPEATED, np.uint8, start, CHUNK) == 1
+        same_texts_and_group = read_part(again, np.uint8, start, CHUNK) == 1
+        has_group = read_part(folder / _GROUPED, np.uint64, start, CHUNK) != 0
+        new += int((same_texts & ~same_texts_and_group & has_group).sum())
     again.unlink()
     return new
 
 
-def have_tokens(
-    offsets: Path, rows: NDArray[np.int64], held: NDArray[np.bool_]
+def _have_tokens(
+    offsets: Path, numbers: NDArray[np.int64], held: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
     """Return True for each record that is held out, or whose texts all have tokens."""
     if held.all():
         return held
     # texts are stored in the order of the records, so the texts of these records are contiguous
-    first = rows[:, 0]
-    last = first + rows[:, 3] + 1 if rows.shape[1] == 4 else rows[:, -1]
+    first, last = numbers[:, 0], numbers[:, -1]
+    if numbers.shape[1] == 4:  # number of the first hard negative, and count of them
+        last = numbers[:, 2] + numbers[:, 3] - 1
     start, end = int(first[~held].min()), int(last[~held].max())
     lacking = np.diff(read_part(offsets, np.int64, start, end - start + 2)) == 0
     before = np.concatenate([[0], np.cumsum(lacking)])

@@ -28,21 +28,16 @@ from isotrope.core.documents import check_file, read_json
 from isotrope.core.errors import InputError, place
 from isotrope.core.files import file_digest
 from isotrope.core.run_folder import MANIFEST
-from isotrope.data.text.repeats import (
-    hash64,
-    linked,
-    near_identical,
-)
+from isotrope.data.text.repeats import hash64, joined_unless_large, near_identical
 
 Indices = NDArray[np.integer[Any]]
 
 CHUNK = 1 << 16
 """Number of records that are read from a file of a store at once."""
 FORMAT = 3
-ROW_WIDTHS = {1: 1, 2: 2, 3: 4}
-"""Columns of texts in rows.bin, by the columns of a record."""
-# files that only some stores have
-HELD_GROUPS, ANSWERS = "holdout-groups.bin", "answers.json"
+WIDTHS = {1: 1, 2: 2, 3: 4}
+"""Columns of rows.bin on texts, by the columns of the store."""
+_FIRST_NEGATIVE, _NEGATIVES = 2, 3  # columns of rows.bin
 _MOST_LINKED = 5_000_000  # with more pairs, no links through pairs of other batches are found
 
 
@@ -106,11 +101,12 @@ class TokenStore:
         self.folder, self.report, self.columns = folder, report, report.columns
         self._tokens = _mapped(folder / "tokens.bin", dtype, (report.tokens,))
         self._offsets = _mapped(folder / "offsets.bin", "int64", (report.texts + 1,))
-        self._groups = _mapped(folder / "groups.bin", "uint64", (report.texts,))
-        width = ROW_WIDTHS[report.columns] + report.scored + report.grouped
-        self._rows = _mapped(folder / "rows.bin", "int64", (report.kept, width))
+        self._text_marks = _mapped(folder / "groups.bin", "uint64", (report.texts,))
+        ends = [WIDTHS[report.columns], WIDTHS[report.columns] + report.scored]
+        rows = _mapped(folder / "rows.bin", "int64", (report.kept, ends[1] + report.grouped))
+        self._numbers, self._scores, self._groups = np.split(rows, ends, axis=1)
         self.held_out_groups = (
-            _mapped(folder / HELD_GROUPS, "int64", (report.held_out,))
+            _mapped(folder / "holdout-groups.bin", "int64", (report.held_out,))
             if report.grouped and report.held_out
             else None
         )
@@ -146,34 +142,30 @@ class TokenStore:
         starts, ends = self._offsets[texts].tolist(), self._offsets[texts + 1].tolist()
         return [self._tokens[start:end] for start, end in zip(starts, ends, strict=True)]
 
-    def groups(self, indices: Indices, column: int) -> NDArray[np.uint64]:
+    def text_marks(self, indices: Indices, column: int) -> NDArray[np.uint64]:
         """Return a hash of each text of a column. Near-identical texts have the same hash."""
-        return np.asarray(self._groups[self._texts_of(indices, column)])
+        return np.asarray(self._text_marks[self._texts_of(indices, column)])
 
     def owners(self, indices: Indices) -> NDArray[np.int64]:
         """Return, for each hard negative in column 2, the position of its record in ``indices``."""
-        return np.repeat(np.arange(len(indices)), self._rows[indices, 3])
+        return np.repeat(np.arange(len(indices)), self._numbers[indices, _NEGATIVES])
 
     def _texts_of(self, indices: Indices, column: int) -> NDArray[np.int64]:
-        if column < 2:
-            return np.asarray(self._rows[indices, column])
-        first, count = self._rows[indices, 2], self._rows[indices, 3]
+        """Return the numbers of the texts of a column."""
+        if column < _FIRST_NEGATIVE:
+            return np.asarray(self._numbers[indices, column])
+        first, count = self._numbers[indices, _FIRST_NEGATIVE], self._numbers[indices, _NEGATIVES]
         within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
         return np.asarray(np.repeat(first, count) + within)
 
-    def labels(self, indices: Indices) -> list[NDArray[np.uint64]]:
+    def group_marks(self, indices: Indices) -> list[NDArray[np.uint64]]:
         """Return a list with one array, a hash of each record's group; [] if there is no group."""
-        return [self._rows[indices, -1].view(np.uint64)] if self.report.grouped else []
+        return [self._groups[indices, 0].view(np.uint64)] if self.report.grouped else []
 
-    def scores(self, indices: Indices) -> NDArray[np.float64]:
-        """Return the k scores of each of n records, n x k."""
-        bits = self._rows[indices][:, ROW_WIDTHS[self.columns] :][:, : self.report.scored]
-        return np.asarray(np.ascontiguousarray(bits).view(np.float64))
-
-    def linked(self, indices: Indices) -> list[NDArray[np.uint64]]:
+    def link_marks(self, indices: Indices) -> list[NDArray[np.uint64]]:
         """Return a list with one array, an id of each pair; [] without pairs, or above 5 million.
 
-        Training does not push pairs with equal ids apart (see the function ``linked``).
+        Training does not push pairs with equal ids apart (:func:`joined_unless_large`).
         """
         return [] if self._links is None else [self._links[indices]]
 
@@ -181,12 +173,16 @@ class TokenStore:
     def _links(self) -> NDArray[np.uint64] | None:
         if self.report.views != "pairs" or len(self) > _MOST_LINKED:
             return None
-        return linked(self._groups[self._rows[:, :2]])
+        return joined_unless_large(self._text_marks[self._numbers[:, :2]])
+
+    def scores(self, indices: Indices) -> NDArray[np.float64]:
+        """Return the k scores of each of n records, n x k."""
+        return np.asarray(self._scores[indices].view(np.float64))
 
     @property
     def one_group(self) -> bool:
         """Whether all records are in one group, so that no record has a negative."""
-        return self.report.grouped and bool((self._rows[:, -1] == self._rows[0, -1]).all())
+        return self.report.grouped and bool((self._groups == self._groups[0]).all())
 
     def held_out(self) -> Iterator[tuple[Any, ...]]:
         """Yield a tuple for each held-out record: the texts without prompts, then the scores."""
@@ -196,7 +192,7 @@ class TokenStore:
 
     def answers(self) -> list[str]:
         """Return a list of the different positives; [] if the store has no ``answers.json``."""
-        path = self.folder / ANSWERS
+        path = self.folder / "answers.json"
         return json.loads(path.read_bytes()) if path.is_file() else []
 
     def trained_on(self, records: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
@@ -207,7 +203,7 @@ class TokenStore:
         for start in range(0, len(self), CHUNK):
             part = np.arange(start, min(start + CHUNK, len(self)))
             for column in range(self.columns):
-                met |= np.isin(asked, self.groups(part, column))
+                met |= np.isin(asked, self.text_marks(part, column))
         return np.asarray(met.any(axis=1))
 
 

@@ -27,7 +27,13 @@ from isotrope.data.schemas import EMPTY, Reading
 from isotrope.data.sources import is_in_memory, read_all
 from isotrope.data.table import is_saved
 from isotrope.data.text.batches import unseen
-from isotrope.data.text.repeats import group_mark, hash64, joined_groups, linked, near_identical
+from isotrope.data.text.repeats import (
+    group_mark,
+    hash64,
+    joined_groups,
+    joined_unless_large,
+    near_identical,
+)
 from isotrope.data.text.views import Formed, Former, ViewsName, resolve
 from isotrope.encoders.sentence import SentenceEncoder, check_prompts
 
@@ -253,7 +259,7 @@ def embed_rows(
             with embedding(what):
                 views.append(torch.from_numpy(encoder.encode(column, max_length=limit)))
     marks = rows.marks[:, :2]
-    own = linked(marks) if rows.views == "pairs" else marks[:, 0]
+    own = joined_unless_large(marks) if rows.views == "pairs" else marks[:, 0]
     groups = joined_groups(np.column_stack([own, rows.grouped]))
     more: dict[str, Any] = {}
     if len(np.unique(groups)) > len(
