@@ -59,8 +59,7 @@ from isotrope.adapters.sentence_transformers.losses import embed_sorted
 from isotrope.core.documents import read_yaml
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.views import Views
-from isotrope.data.schemas import read
-from isotrope.data.sources import write_records
+from isotrope.data.sources import read, write_records
 from isotrope.data.text.batches import Batch, DatasetMixture
 from isotrope.data.text.tokens import TokenStore
 from isotrope.diagnostics.audit.rows import embed_rows, pair_rows

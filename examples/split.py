@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from isotrope.core import InputError
-from isotrope.data.schemas import read
+from isotrope.data.sources import read
 from isotrope.data.text.repeats import hash64, joined_groups, near_identical
 from isotrope.data.text.views import QUESTIONS
 

@@ -11,7 +11,7 @@ import pytest
 
 from isotrope.core.errors import InputError
 from isotrope.core.legible import legible
-from isotrope.data.schemas import read
+from isotrope.data.sources import read
 
 Maker = Callable[[Path], object]
 

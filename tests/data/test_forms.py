@@ -17,8 +17,8 @@ import pytest
 from isotrope.core.errors import InputError
 from isotrope.core.spelling import as_flag, spelled
 from isotrope.data.lines import open_bytes
-from isotrope.data.schemas import Reading, Record, read
-from isotrope.data.sources import is_in_memory, read_all, write_records
+from isotrope.data.schemas import Reading, Record
+from isotrope.data.sources import is_in_memory, read, read_all, write_records
 
 N = range(4)
 FLAG = [{"query": f"q{i}", "pos": [f"a{i}"], "neg": [f"w{i}", f"v{i}"]} for i in N]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from isotrope.core.errors import InputError, MissingExtra
-from isotrope.data.schemas import read
+from isotrope.data.sources import read
 from isotrope.data.table import is_saved
 from isotrope.training.fit_text import fit
 from tests.training.conftest import QUICK, sentences

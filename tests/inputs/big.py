@@ -15,7 +15,7 @@ WORDS = "river stone cloud engine garden mirror ocean paper rocket silver tiger 
 CHILD = """
 import json, sys, time
 from pathlib import Path
-from isotrope.data.schemas import read
+from isotrope.data.sources import read
 from isotrope.data.text.store_writer import StoreSettings, build
 
 def anonymous():

@@ -57,7 +57,7 @@ def _resumed() -> Iterator[Case]:
             import torch
 
             from isotrope.core.documents import read_yaml
-            from isotrope.data.schemas import read
+            from isotrope.data.sources import read
             from isotrope.training.checkpoints import finish
             from isotrope.training.settings import TrainSettings
             from isotrope.training.text_data import store_of

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from isotrope.data.images.sets import load_images
-from isotrope.data.schemas import read
-from isotrope.data.table import files_of
+from isotrope.data.sources import files_of, read
 from tests.data.pictures import folders
 from tests.inputs.big import read_many
 

@@ -17,7 +17,7 @@ from isotrope.core.documents import read_json, read_yaml
 from isotrope.core.errors import InputError
 from isotrope.core.hyper import hypers, value_of
 from isotrope.data.lines import lines
-from isotrope.data.schemas import read
+from isotrope.data.sources import read
 from isotrope.data.text.labelled import load_labelled
 from isotrope.data.text.retrieval_sets import load_retrieval
 from isotrope.data.text.sts_sets import load_sts_file

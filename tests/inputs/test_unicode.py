@@ -10,7 +10,7 @@ import pytest
 
 from isotrope.core.errors import InputError
 from isotrope.data.lines import lines, visible
-from isotrope.data.schemas import read
+from isotrope.data.sources import read
 from isotrope.data.text.store_writer import StoreSettings, build
 from isotrope.data.text.sts_sets import load_sts_file
 from isotrope.encoders.sentence import SentenceEncoder

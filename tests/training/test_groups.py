@@ -13,7 +13,7 @@ from isotrope.adapters.sentence_transformers import losses
 from isotrope.core.distributed import GlobalBatch, all_gather_views
 from isotrope.core.errors import InputError
 from isotrope.core.views import Views
-from isotrope.data.schemas import read
+from isotrope.data.sources import read
 from isotrope.data.text.batches import Batches
 from isotrope.evaluation.dev_score import dev_metric_held_out
 from isotrope.paradigm import registry

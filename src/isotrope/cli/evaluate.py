@@ -271,8 +271,7 @@ def known_queries(run: RunFolder, queries: Sequence[str]) -> int:
     Case and most punctuation are ignored. If another user or machine made the run, or a data file
     is missing, the data are not read, and the result is 0.
     """
-    from isotrope.data.schemas import read
-    from isotrope.data.sources import dataset_files
+    from isotrope.data.sources import dataset_files, read
     from isotrope.data.text.repeats import near_identical
 
     settings = run.settings() if run.is_run and run.is_own else {}

@@ -35,7 +35,7 @@ from isotrope.core.errors import InputError, place
 from isotrope.core.legible import counted, shortened
 from isotrope.data.lines import visible
 from isotrope.data.rows import Table, are_answers, are_ids, cell_scores, cell_texts, mark, number
-from isotrope.data.table import SUFFIXES, files_of, open_table, plain_suffix, table_of
+from isotrope.data.table import SUFFIXES, open_table, plain_suffix
 
 _OTHERS = (
     *("query positive", "question positive", "query passage", "query document", "query answer"),
@@ -424,31 +424,6 @@ class Reading:
             f", scores {', '.join(form.scores)}" if form.scores else "",
         ]
         return "; ".join(["".join(parts), *self.not_read])
-
-
-def read(
-    data: object,
-    *,
-    columns: Sequence[str] | None = None,
-    groups: str | None = None,
-    streaming: bool = False,
-    paired: bool = True,
-    scored: bool = False,
-    choose: int = 2,
-    tabs: bool | None = None,
-) -> Reading:
-    """Return a :class:`Reading` of ``data``. The other arguments are attributes of the Reading.
-
-    ``data`` is a data frame, a data set, a list of records, or a list of paths and hub names.
-    """
-    names = [str(column) for column in columns or ()]
-    how = (names, groups, streaming, paired, scored, choose, tabs)
-    if not isinstance(data, (list, tuple)) or not all(isinstance(d, (str, Path)) for d in data):
-        return Reading([table_of(data, wanted=[*names, groups or ""])], *how)
-    if not data:
-        raise InputError("name at least one file or folder with text; none is named")
-    files, others = files_of(data)
-    return Reading(files, *how, other_files=others)
 
 
 def _own_scores(scores: Sequence[list[float]], positive: int, form: Form) -> tuple[float, ...]:

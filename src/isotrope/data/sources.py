@@ -1,10 +1,11 @@
 """Reads data sets from files, with or without names (``qa=pairs.tsv nli=nli.tsv``), or from memory.
 
 Data in memory are written once to a file of JSON lines. From this file, another process can resume,
-diagnose and repeat a run; :func:`isotrope.data.schemas.read` reads the file.
+diagnose and repeat a run; :func:`isotrope.data.sources.read` reads the file.
 """
 
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,14 +16,36 @@ from typing import Literal
 from isotrope.core.errors import InputError, place
 from isotrope.core.files import atomic_replace, file_digest, from_home
 from isotrope.core.spelling import brief
-from isotrope.data.schemas import HEADER, Reading, read
-from isotrope.data.table import SUFFIXES, is_frame, plain_suffix, table_of
+from isotrope.core.trust import check_named
+from isotrope.data.lines import is_folder
+from isotrope.data.schemas import HEADER, Reading
+from isotrope.data.table import (
+    SUFFIXES,
+    check_kind,
+    is_frame,
+    is_hub_name,
+    is_saved,
+    plain_suffix,
+    table_of,
+)
 
 Sampling = Literal["proportional", "round-robin"]
 NAME = re.compile(r"[A-Za-z][\w-]*", re.ASCII)
 """Pattern of the name of a data set."""
 
 _NAMED = re.compile(rf"({NAME.pattern})=(.+)", re.ASCII)
+
+TRAIN = "train"
+# the same words as in the library datasets of Hugging Face
+_WORDS = {
+    TRAIN: ("train", "training"),
+    "test": ("test", "testing", "eval", "evaluation"),
+    "validation": ("validation", "valid", "dev", "val"),
+}
+_UNTRAINED = _WORDS["test"] + _WORDS["validation"]
+_PART = "|".join(_UNTRAINED)
+# begins or ends with a word: test_set.tsv, ptb.valid.txt, a_test-00000-of-00001.csv.gz
+_SURELY = re.compile(rf"^({_PART})[_.]|(^|[._-])({_PART})[-_\d]*(of-\d+)?(\.\w+){{1,2}}$")
 
 
 def dataset_files(files: Sequence[str]) -> dict[str, list[str]]:
@@ -181,9 +204,99 @@ def _lines(reading: Reading, groups: str | None) -> Iterator[str]:
         yield json.dumps({**values, **more}) + "\n"
 
 
+def read(
+    data: object,
+    *,
+    columns: Sequence[str] | None = None,
+    groups: str | None = None,
+    streaming: bool = False,
+    paired: bool = True,
+    scored: bool = False,
+    choose: int = 2,
+    tabs: bool | None = None,
+) -> Reading:
+    """Return a :class:`Reading` of ``data``. The other arguments are attributes of the Reading.
+
+    ``data`` is a data frame, a data set, a list of records, or a list of paths and hub names.
+    """
+    names = [str(column) for column in columns or ()]
+    how = (names, groups, streaming, paired, scored, choose, tabs)
+    if not isinstance(data, (list, tuple)) or not all(isinstance(d, (str, Path)) for d in data):
+        return Reading([table_of(data, wanted=[*names, groups or ""])], *how)
+    if not data:
+        raise InputError("name at least one file or folder with text; none is named")
+    files, others = files_of(data)
+    return Reading(files, *how, other_files=others)
+
+
 def read_all(data: object, columns: Sequence[str] = (), groups: str | None = None) -> Reading:
     """Return the records of a file, a folder, a data set of the hub, or data in memory."""
     if is_in_memory(data):
         names = [str(column) for column in columns]
         return Reading([table_of(data, wanted=[*names, groups or ""])], names, groups)
     return read([Path(str(data))], columns=columns, groups=groups)
+
+
+def named_split(path: Path, folder: Path) -> str | None:
+    """Return the split named in a path: ``train``, ``test`` or ``validation``; otherwise None."""
+    words = set(re.split(r"[\W\d_]+", path.relative_to(folder).as_posix().lower()))
+    return next((split for split, names in _WORDS.items() if words & set(names)), None)
+
+
+def files_of(paths: Iterable[Path | str]) -> tuple[list[Path], list[Path]]:
+    """Return two lists: the files to read, and the skipped files in folders.
+
+    Folders are searched to any depth, also through symbolic links. Hidden and empty files are
+    ignored. A folder written by ``save_to_disk`` counts as one file.
+    """
+    files: list[Path] = []
+    others: list[Path] = []
+    for path in map(Path, paths):
+        check_named(path)
+        if is_hub_name(path) or is_saved(path):
+            files.append(path)
+        elif is_folder(path):
+            read, left = _folder_files(path)
+            files += read
+            others += left
+        else:
+            check_kind(path)
+            files.append(path)
+    return files, others
+
+
+def _folder_files(folder: Path) -> tuple[list[Path], list[Path]]:
+    visited: set[tuple[int, int]] = set()
+    files: list[Path] = []
+    others: list[Path] = []
+    for root, folders, names in os.walk(folder, followlinks=True, onerror=_unreadable):
+        status = Path(root).stat()
+        if (status.st_dev, status.st_ino) in visited:  # a loop of symbolic links
+            folders.clear()
+            continue
+        visited.add((status.st_dev, status.st_ino))
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for path in (Path(root, name) for name in names if not name.startswith(".")):
+            # a broken link is kept: reading it raises an error that names it
+            if plain_suffix(path) not in SUFFIXES:
+                others.append(path)
+            elif not (path.is_file() and not path.stat().st_size):
+                files.append(path)
+    if not files:
+        raise InputError(
+            f"{place(folder)}: give a folder with a file that ends in {', '.join(SUFFIXES)}; this "
+            "folder has no file with text"
+        )
+    splits = {path: named_split(path, folder) for path in files}
+    if TRAIN not in splits.values():  # a word elsewhere is often no split: dev guide.txt
+        tops = {path: path.relative_to(folder).parts[0].lower() for path in files}
+        sure = (p for p in files if tops[p] in _UNTRAINED or _SURELY.search(p.name.lower()))
+        splits = {path: splits[path] for path in sure}
+    read = [path for path in files if splits.get(path) in (None, TRAIN)] or files
+    others += [path for path in files if path not in read]
+    return sorted(read, key=lambda path: path.parts), others
+
+
+def _unreadable(error: OSError) -> None:
+    where, why = place(Path(error.filename)), error.strerror
+    raise InputError(f"{where}: check the path; it cannot be read ({why})") from error

@@ -17,8 +17,8 @@ from typing import Any, cast
 
 from isotrope.core.documents import check_file, read_json
 from isotrope.core.errors import InputError, first_line, needs_extra, place, unknown
-from isotrope.core.trust import check_named, known_to_hub, why_closed
-from isotrope.data.lines import COMPRESSED, is_folder, most_unpacked, quoted, refuse_bomb
+from isotrope.core.trust import known_to_hub, why_closed
+from isotrope.data.lines import COMPRESSED, most_unpacked, quoted, refuse_bomb
 from isotrope.data.rows import Row, Table, missing
 from isotrope.data.text_tables import json_table, objects, separated, tabbed
 
@@ -31,18 +31,6 @@ _FRAMES = ("pandas", "polars", "datasets")
 
 IMAGE = ("image", "img", "images")
 """Usual names of a column of pictures."""
-
-TRAIN = "train"
-# the same words as in the library datasets of Hugging Face
-_WORDS = {
-    TRAIN: ("train", "training"),
-    "test": ("test", "testing", "eval", "evaluation"),
-    "validation": ("validation", "valid", "dev", "val"),
-}
-_UNTRAINED = _WORDS["test"] + _WORDS["validation"]
-_PART = "|".join(_UNTRAINED)
-# begins or ends with a word: test_set.tsv, ptb.valid.txt, a_test-00000-of-00001.csv.gz
-_SURELY = re.compile(rf"^({_PART})[_.]|(^|[._-])({_PART})[-_\d]*(of-\d+)?(\.\w+){{1,2}}$")
 
 
 def open_table(
@@ -336,68 +324,3 @@ def _frame(frame: object, name: Path) -> Table:
         return ((number, tuple(row)) for number, row in enumerate(rows, start=1))
 
     return Table(name, tuple(map(str, header)), cells)
-
-
-def named_split(path: Path, folder: Path) -> str | None:
-    """Return the split named in a path: ``train``, ``test`` or ``validation``; otherwise None."""
-    words = set(re.split(r"[\W\d_]+", path.relative_to(folder).as_posix().lower()))
-    return next((split for split, names in _WORDS.items() if words & set(names)), None)
-
-
-def files_of(paths: Iterable[Path | str]) -> tuple[list[Path], list[Path]]:
-    """Return two lists: the files to read, and the skipped files in folders.
-
-    Folders are searched to any depth, also through symbolic links. Hidden and empty files are
-    ignored. A folder written by ``save_to_disk`` counts as one file.
-    """
-    files: list[Path] = []
-    others: list[Path] = []
-    for path in map(Path, paths):
-        check_named(path)
-        if is_hub_name(path) or is_saved(path):
-            files.append(path)
-        elif is_folder(path):
-            read, left = _folder_files(path)
-            files += read
-            others += left
-        else:
-            check_kind(path)
-            files.append(path)
-    return files, others
-
-
-def _folder_files(folder: Path) -> tuple[list[Path], list[Path]]:
-    visited: set[tuple[int, int]] = set()
-    files: list[Path] = []
-    others: list[Path] = []
-    for root, folders, names in os.walk(folder, followlinks=True, onerror=_unreadable):
-        status = Path(root).stat()
-        if (status.st_dev, status.st_ino) in visited:  # a loop of symbolic links
-            folders.clear()
-            continue
-        visited.add((status.st_dev, status.st_ino))
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for path in (Path(root, name) for name in names if not name.startswith(".")):
-            # a broken link is kept: reading it raises an error that names it
-            if plain_suffix(path) not in SUFFIXES:
-                others.append(path)
-            elif not (path.is_file() and not path.stat().st_size):
-                files.append(path)
-    if not files:
-        raise InputError(
-            f"{place(folder)}: give a folder with a file that ends in {', '.join(SUFFIXES)}; this "
-            "folder has no file with text"
-        )
-    splits = {path: named_split(path, folder) for path in files}
-    if TRAIN not in splits.values():  # a word elsewhere is often no split: dev guide.txt
-        tops = {path: path.relative_to(folder).parts[0].lower() for path in files}
-        sure = (p for p in files if tops[p] in _UNTRAINED or _SURELY.search(p.name.lower()))
-        splits = {path: splits[path] for path in sure}
-    read = [path for path in files if splits.get(path) in (None, TRAIN)] or files
-    others += [path for path in files if path not in read]
-    return sorted(read, key=lambda path: path.parts), others
-
-
-def _unreadable(error: OSError) -> None:
-    where, why = place(Path(error.filename)), error.strerror
-    raise InputError(f"{where}: check the path; it cannot be read ({why})") from error

@@ -24,7 +24,7 @@ from isotrope.core.autograd import modes_kept, seeded
 from isotrope.core.errors import InputError
 from isotrope.core.progress import bar
 from isotrope.core.views import Views
-from isotrope.data.schemas import read
+from isotrope.data.sources import read
 from isotrope.data.text.repeats import group_mark, hash64, joined_groups, near_identical
 from isotrope.data.text.views import Former, ViewsName
 from isotrope.data.text.views import resolve as resolve_views

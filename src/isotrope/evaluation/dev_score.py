@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 
 from isotrope.core.errors import InputError
 from isotrope.core.fingerprint import fingerprint
-from isotrope.data.schemas import read
-from isotrope.data.sources import named_errors
+from isotrope.data.sources import named_errors, read
 from isotrope.data.text.retrieval_sets import RetrievalSet, from_pairs, load_retrieval
 from isotrope.data.text.sts_sets import Subset, load_sts_file
 from isotrope.data.text.tokens import TokenStore

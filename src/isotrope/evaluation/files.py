@@ -34,7 +34,8 @@ from isotrope.core.pictures import SUFFIXES, Unreadable, square
 from isotrope.core.progress import bar, showing
 from isotrope.data.images.folder import below
 from isotrope.data.lines import quoted
-from isotrope.data.schemas import Reading, read
+from isotrope.data.schemas import Reading
+from isotrope.data.sources import read
 from isotrope.encoders.image import ImageEncoder
 from isotrope.encoders.sentence import SentenceEncoder, check_prompts
 from isotrope.evaluation.embed import Encoder, embed, encoder_name, unwrapped

@@ -9,8 +9,7 @@ from isotrope.core.lock import exclusive_lock, is_effectively_empty
 from isotrope.core.result import Result
 from isotrope.core.run_folder import LOCK, RunFolder
 from isotrope.core.spelling import named
-from isotrope.data.schemas import read
-from isotrope.data.sources import named_errors
+from isotrope.data.sources import named_errors, read
 from isotrope.data.table import check_known, is_hub_name
 from isotrope.encoders.names import resolve
 from isotrope.paradigm.declared import check_declared, objectives_by_dataset

@@ -18,8 +18,8 @@ from isotrope.core.errors import InputError
 from isotrope.core.progress import bar
 from isotrope.core.rounding import exact
 from isotrope.core.run_folder import MANIFEST
-from isotrope.data.schemas import Reading, Record, read
-from isotrope.data.sources import named_errors
+from isotrope.data.schemas import Reading, Record
+from isotrope.data.sources import named_errors, read
 from isotrope.data.text.batches import Batch, DatasetMixture, collate
 from isotrope.data.text.repeats import group_mark, hash64, joined_groups
 from isotrope.data.text.store_writer import StoreSettings, build

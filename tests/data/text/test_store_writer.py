@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from isotrope.core.errors import InputError
-from isotrope.data.schemas import read
+from isotrope.data.sources import read
 from isotrope.data.text import store_writer
 from isotrope.data.text.store_writer import StoreSettings, build, mark_repeated, read_part
 from isotrope.data.text.views import held_out_together
@@ -244,7 +244,7 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
     script = """
         import resource, sys
         from pathlib import Path
-        from isotrope.data.schemas import read
+        from isotrope.data.sources import read
         from isotrope.data.text.store_writer import StoreSettings, build
         folder, count = Path(sys.argv[1]), int(sys.argv[2])
         with (folder / "a.txt").open("w") as handle:

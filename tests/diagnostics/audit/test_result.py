@@ -10,7 +10,7 @@ import torch
 
 from isotrope.core.errors import InputError
 from isotrope.core.table import TitledTable
-from isotrope.data.schemas import read
+from isotrope.data.sources import read
 from isotrope.diagnostics.audit.alike import Alike
 from isotrope.diagnostics.audit.options import AuditSettings
 from isotrope.diagnostics.audit.push import ledger

@@ -8,7 +8,7 @@ import torch
 
 from isotrope.core import progress
 from isotrope.core.errors import InputError
-from isotrope.data.schemas import read
+from isotrope.data.sources import read
 from isotrope.diagnostics.audit import run
 from isotrope.diagnostics.audit.rows import embed_rows, pair_rows, read_rows
 from isotrope.encoders.sentence import SentenceEncoder

@@ -24,7 +24,8 @@ from isotrope.core.errors import InputError, needs_extra, place
 from isotrope.data.images.folder import below, load_folder, readable_pictures
 from isotrope.data.images.records import ImagePart, ImageSet, matched
 from isotrope.data.lines import quoted
-from isotrope.data.table import IMAGE, TRAIN, check_saved, is_saved, named_split
+from isotrope.data.sources import TRAIN, named_split
+from isotrope.data.table import IMAGE, check_saved, is_saved
 
 if TYPE_CHECKING:
     from datasets import Dataset

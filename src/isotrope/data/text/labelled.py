@@ -16,7 +16,7 @@ import numpy as np
 from isotrope.core.errors import InputError, place
 from isotrope.data.lines import COMPRESSED, is_folder, quoted
 from isotrope.data.rows import number
-from isotrope.data.schemas import read
+from isotrope.data.sources import read
 from isotrope.data.table import SUFFIXES
 
 _ENDINGS = tuple(end + zipped for zipped in ("", *COMPRESSED) for end in SUFFIXES)

@@ -18,7 +18,8 @@ from typing import Any
 from isotrope.core.errors import InputError, place
 from isotrope.data.lines import fields, is_folder, quoted
 from isotrope.data.rows import cell_score, cell_text
-from isotrope.data.schemas import HEADER, Reading, read
+from isotrope.data.schemas import HEADER, Reading
+from isotrope.data.sources import read
 from isotrope.data.table import open_table
 
 

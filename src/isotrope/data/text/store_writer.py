@@ -90,7 +90,7 @@ def build(
 
     Args:
         folder: Folder of the store. The folder appears when the store is complete.
-        records: Records from :func:`isotrope.data.schemas.read`.
+        records: Records from :func:`isotrope.data.sources.read`.
         tokenize: Function that takes a list of texts and ``max_length``. It returns a list of token
             ids for each text, and the number of texts that were cut.
         settings: Settings of the store.

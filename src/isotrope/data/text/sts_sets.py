@@ -26,7 +26,7 @@ from isotrope.core.documents import check_file
 from isotrope.core.errors import InputError, place, unknown
 from isotrope.data.lines import fields, is_folder, lines, quoted
 from isotrope.data.rows import cell_score, cell_text
-from isotrope.data.schemas import read
+from isotrope.data.sources import read
 
 # the number of scored pairs in every subset
 _PAIRS: dict[str, dict[str, int]] = {
