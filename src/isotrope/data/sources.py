@@ -22,7 +22,7 @@ from isotrope.data.schemas import HEADER, Reading
 from isotrope.data.table import (
     SUFFIXES,
     check_kind,
-    is_frame,
+    frame_library,
     is_hub_name,
     is_saved,
     plain_suffix,
@@ -100,7 +100,7 @@ def is_in_memory(data: object) -> bool:
             "give the path of a file, a list of texts or of pairs, a DataFrame, or a "
             f"datasets.Dataset; found {brief(data)} ({type(data).__name__})"
         )
-    if is_frame(data) or not isinstance(data, Sequence):
+    if frame_library(data) or not isinstance(data, Sequence):
         return True
     files = [item for item in data if isinstance(item, Path) or _names_file(item)]
     if files and len(files) < len(data):
@@ -126,9 +126,9 @@ def _names_file(value: object) -> bool:
 
 def named_datasets(data: object) -> Mapping[str, object]:
     """Return a mapping from name to data set. Data without a name have the key ``""``."""
-    if not isinstance(data, Mapping) or is_frame(data):
+    if not isinstance(data, Mapping) or frame_library(data):
         return {"": data}
-    if HEADER & set(data) and not any(is_frame(value) for value in data.values()):
+    if HEADER & set(data) and not any(frame_library(value) for value in data.values()):
         raise InputError(
             "give columns as datasets.Dataset.from_dict(...) or as a list of pairs: the keys of a "
             f"dictionary must name data sets, but {brief(next(iter(data)))} is the name of a column"

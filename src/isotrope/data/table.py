@@ -91,10 +91,11 @@ def _module(name: str, extra: str) -> ModuleType:
 def _arrow(path: Path, suffix: str) -> Table:
     """Return a parquet or Arrow file; at most 256 rows at a time become Python objects."""
     pyarrow, parquet = _module("pyarrow", "parquet"), _module("pyarrow.parquet", "parquet")
+    damages = (pyarrow.ArrowException, OSError, UnicodeDecodeError)
     packed = path.stat().st_size
-    kind, number = ("a parquet file" if suffix == ".parquet" else "an Arrow file"), 0
 
-    def opened() -> tuple[Any, Callable[[Sequence[str]], Iterator[Any]]]:
+    def opened() -> tuple[Any, Callable[[list[str]], Iterator[Any]]]:
+        """Return the schema, and a function that reads columns in batches of rows."""
         if suffix == ".parquet":
             file = parquet.ParquetFile(path)
             groups = range(file.metadata.num_row_groups)
@@ -102,15 +103,16 @@ def _arrow(path: Path, suffix: str) -> Table:
             size += sum(file.metadata.row_group(group).total_byte_size for group in groups)
             refuse_bomb(path, size, packed)
             rows = _at_once(size, packed)
-            return file.schema_arrow, lambda names: file.iter_batches(rows, columns=list(names))
+            return file.schema_arrow, lambda names: file.iter_batches(rows, columns=names)
         # no memory map: with a damaged file it would end the process
         source = pyarrow.OSFile(str(path))
         source.seek(8 if source.read(6) == b"ARROW1" else 0)  # past the magic of a file
         reader = pyarrow.ipc.open_stream(source)
-        return reader.schema, lambda names: (batch.select(list(names)) for batch in reader)
+        return reader.schema, lambda names: (batch.select(names) for batch in reader)
 
-    def failed(error: Exception) -> InputError:
-        after = f" after row {number}" if number else ""
+    def damaged(error: Exception, rows: int = 0) -> InputError:
+        kind = "a parquet file" if suffix == ".parquet" else "an Arrow file"
+        after = f" after row {rows}" if rows else ""
         return InputError(
             f"{place(path)}: write or copy this file again; it is not {kind}, or is damaged{after} "
             f"({quoted(str(error), 80)})"
@@ -118,14 +120,14 @@ def _arrow(path: Path, suffix: str) -> Table:
 
     try:
         columns = tuple(opened()[0].names)
-    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise failed(error) from error
+    except damages as error:
+        raise damaged(error) from error
 
     def cells(names: Sequence[str]) -> Iterator[Row]:
-        nonlocal number
         number = unpacked = 0
         try:
-            for batch in opened()[1](list(dict.fromkeys(names))):
+            _, batches = opened()
+            for batch in batches(list(dict.fromkeys(names))):
                 batch.validate(full=True)  # offsets that lead out of a buffer would end the process
                 size = batch.nbytes + batch.num_rows
                 refuse_bomb(path, size, packed)
@@ -136,8 +138,8 @@ def _arrow(path: Path, suffix: str) -> Table:
                     for row in zip(*(values[name] for name in names), strict=True):
                         number += 1
                         yield number, row
-        except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-            raise failed(error) from error
+        except damages as error:
+            raise damaged(error, number) from error
 
     return Table(path, columns, cells)
 
@@ -148,9 +150,12 @@ def _at_once(size: int, packed: int) -> int:
 
 
 def _extent(value: object) -> int:
-    """Count the characters in a value, and each single value that is no text as 1."""
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return sum(map(_extent, parts)) + (len(value) if isinstance(value, str | bytes) else 1)
+    """Count the characters in a value, and 1 for each list, dictionary and value without text."""
+    if isinstance(value, str | bytes):
+        return len(value)
+    if isinstance(value, dict):
+        value = list(value.values())
+    return 1 + (sum(map(_extent, value)) if isinstance(value, list) else 0)
 
 
 def is_saved(folder: Path) -> bool:
@@ -171,7 +176,7 @@ def has_pictures(folder: Path) -> bool:
 def check_saved(folder: Path) -> None:
     """Refuse a saved data set that names anything but regular files in its folder."""
 
-    def named(index: Path, key: str) -> list[Any]:
+    def listed(index: Path, key: str) -> list[Any]:
         return read_json(index)[key] if index.is_file() else []
 
     def beside(index: Path, name: str) -> Path:
@@ -182,9 +187,9 @@ def check_saved(folder: Path) -> None:
         return index.with_name(name)
 
     index = folder / "dataset_dict.json"
-    for part in (folder, *(beside(index, split) for split in named(index, "splits"))):
+    for part in (folder, *(beside(index, split) for split in listed(index, "splits"))):
         state, info = part / "state.json", part / "dataset_info.json"
-        for table in named(state, "_data_files"):
+        for table in listed(state, "_data_files"):
             check_file(beside(state, table["filename"]))
         if info.is_file():
             read_json(info)
@@ -234,10 +239,10 @@ def _hub(path: Path, *, streaming: bool) -> Table:
         raise InputError(
             f"use `--data {path}` for a data set of the hub; no file has this name, and {closed}"
         )
-    datasets, name, number = _module("datasets", "hub"), path.as_posix(), 0
+    datasets, name = _module("datasets", "hub"), path.as_posix()
 
-    def failed(error: Exception) -> InputError:
-        after = f" after row {number:,}" if number else ""
+    def failed(error: Exception, rows: int = 0) -> InputError:
+        after = f" after row {rows:,}" if rows else ""
         return InputError(
             f"check the name {name!r}, and the connection to the Hugging Face hub: no file or "
             f"folder has this name, and reading a data set of this name failed{after} "
@@ -251,18 +256,17 @@ def _hub(path: Path, *, streaming: bool) -> Table:
         raise failed(error) from error
 
     def cells(names: Sequence[str]) -> Iterator[Row]:
-        nonlocal number
+        number = 0
         try:
-            for row in table.cells(names):
-                number = row[0]
-                yield row
+            for number, row in table.cells(names):
+                yield number, row
         except Exception as error:
-            raise failed(error) from error
+            raise failed(error, number) from error
 
     return replace(table, cells=cells)
 
 
-def is_frame(data: object) -> str:
+def frame_library(data: object) -> str:
     """Return ``"pandas"``, ``"polars"`` or ``"datasets"``, the library of ``data``, or else ""."""
     first = type(data).__module__.partition(".")[0]
     return first if first in _FRAMES else ""
@@ -278,7 +282,7 @@ def table_of(data: object, name: Path = Path("the data"), wanted: Sequence[str] 
             )
         data = data["train"]
     kind = type(data)  # an instance has the names of its rows or columns as attributes too
-    if is_frame(data) and (hasattr(kind, "columns") or hasattr(kind, "column_names")):
+    if frame_library(data) and (hasattr(kind, "columns") or hasattr(kind, "column_names")):
         return _frame(data, name)
     items = data if isinstance(data, Sequence) else list(cast("Iterable[object]", data))
     first = next((item for item in map(_plain, items) if not missing(item)), None)
@@ -303,13 +307,13 @@ def table_of(data: object, name: Path = Path("the data"), wanted: Sequence[str] 
 
 def _plain(item: object) -> object:
     """Return a row of a data frame as a dictionary, and an array as a list."""
-    plain = getattr(item, "to_dict" if is_frame(item) == "pandas" else "tolist", None)
+    plain = getattr(item, "to_dict" if frame_library(item) == "pandas" else "tolist", None)
     return item if plain is None else plain()
 
 
 def _frame(frame: object, name: Path) -> Table:
     data: Any = frame  # the three libraries have no common type
-    is_set = is_frame(data) == "datasets"
+    is_set = frame_library(data) == "datasets"
     # a streamed data set may have its column names only in its first row
     header = list(data.columns) if not is_set else data.column_names or list(next(iter(data), {}))
     keys = {str(key): key for key in header}
