@@ -25,7 +25,7 @@ text without visible characters, for example only zero-width spaces, counts as e
 import re
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, compress
 from pathlib import Path
@@ -57,6 +57,7 @@ PAIRS = (
 TEXT = ("text", "sentence")
 """Column names of single texts. The first match decides."""
 
+# names of columns of scores; those of _JUDGED may be classes, so that their cells decide
 _SCORE = ("score", "similarity_score", "relatedness_score", "similarity", "label", "is_duplicate")
 _JUDGED = ("labels", "scores", "gold_label", "relevance", "relevance_label", "target", "duplicate")
 _LABEL = ("label", "labels", "label_text")
@@ -122,8 +123,36 @@ class Form:
 def form_of(
     table: Table, columns: Sequence[str] = (), groups: str | None = None, choose: int = 2
 ) -> Form:
-    """Return the :class:`Form` of a table from ``columns``; if none are given, from all columns."""
+    """Return the :class:`Form` of a table from ``columns``; if none are given, from all columns.
+
+    An error message proposes at most ``choose`` columns for ``--columns``.
+    """
     group = groups or ""
+    columns = _chosen(table, columns, group)
+    if columns:
+        return Form("texts" if len(columns) == 1 else "pairs", tuple(columns), group=group)
+    if not table.titled:
+        return _untitled(table)
+    if twice := [name for name, count in Counter(table.columns).items() if count > 1]:
+        raise InputError(f"{place(table.place)}: rename a column; two are called {twice[0]!r}")
+    names = {name.lower(): name for name in reversed(table.columns) if name != group}
+    if (form := _pairs(table, names)) is not None:
+        return replace(form, group=group)
+    if texts := [names[name] for name in TEXT if name in names]:
+        label = next((names[name] for name in _LABEL if name in names), "")
+        if label and not group:
+            return Form("labelled texts", (texts[0],), group=label)
+        return Form("texts", (texts[0],), group=group)
+    if len(names) == 1:
+        return Form("texts", tuple(names.values()), group=group)
+    raise InputError(
+        f"{place(table.place)}: {_proposal(table, choose)}; no column has a usual name, such as "
+        f"text or anchor (columns: {', '.join(map(repr, table.columns))[:200] or 'none'})"
+    )
+
+
+def _chosen(table: Table, columns: Sequence[str], group: str) -> Sequence[str]:
+    """Return the names of the chosen columns; raise an error if the table does not have them."""
     if table.titled and not {*columns} & {*table.columns}:  # perhaps numbers of columns
         numbers = [int(each) for each in columns if each.isdecimal()]
         if len(numbers) == len(columns) and all(0 < n <= len(table.columns) for n in numbers):
@@ -136,45 +165,32 @@ def form_of(
                 f"with names; the columns have no names, so {flag} matches none of them"
             )
         table.rows(chosen)
-    if columns:
-        return Form("texts" if len(columns) == 1 else "pairs", tuple(columns), group=group)
-    if not table.titled:
-        return _untitled(table)
-    if twice := [name for name, count in Counter(table.columns).items() if count > 1]:
-        raise InputError(f"{place(table.place)}: rename a column; two are called {twice[0]!r}")
-    names = {name.lower(): name for name in reversed(table.columns) if name != group}
+    return columns
+
+
+def _pairs(table: Table, names: Mapping[str, str]) -> Form | None:
+    """Return the form of a table with columns of :data:`PAIRS`; ``names`` has lower-case keys."""
     judging = (names[name] for name in _JUDGED if name in names)
     scored = next((names[name] for name in _SCORE if name in names), "")
     scored = scored or next(filter(table.judges, judging), "")
-    label = next((names[name] for name in _LABEL if name in names), "")
     for first, second, other in PAIRS:
-        # a column ``pos`` or ``positive`` has positives by its name; others may have scores
-        sure = second.startswith("pos") and first != "messages"
         second = second if second in names else f"{second}s"
-        if first in names and second in names:
-            numbered = re.compile(rf"({other}|{_NEGATIVE})(s|_?\d+)?")
-            negatives = [name for low, name in names.items() if numbered.fullmatch(low)][::-1]
-            texts = (names[first], names[second], *negatives)
-            if second == "pos" and {"pos_scores", "neg_scores"} <= {*names}:
-                return Form("pairs", texts, (names["pos_scores"], names["neg_scores"]), group)
-            if scored and not negatives:
-                cells = table.values(scored)
-                judges = {*map(number, cells)} == {0, 1} or isinstance([*cells, 0][0], list)
-                if judges or not sure:
-                    return Form("scored pairs", texts, (scored,), group)
-            given = next((names[n] for n in ("scores", "score") if n in names), "")
-            return Form("pairs", texts, (given,) if given and negatives else (), group)
-    for name in TEXT:
-        if name in names:
-            if label and not group:
-                return Form("labelled texts", (names[name],), group=label)
-            return Form("texts", (names[name],), group=group)
-    if len(names) == 1:
-        return Form("texts", tuple(names.values()), group=group)
-    raise InputError(
-        f"{place(table.place)}: {_proposal(table, choose)}; no column has a usual name, such as "
-        f"text or anchor (columns: {', '.join(map(repr, table.columns))[:200] or 'none'})"
-    )
+        if first not in names or second not in names:
+            continue
+        numbered = re.compile(rf"({other}|{_NEGATIVE})(s|_?\d+)?")
+        negatives = [name for low, name in names.items() if numbered.fullmatch(low)][::-1]
+        texts = (names[first], names[second], *negatives)
+        if second == "pos" and {"pos_scores", "neg_scores"} <= {*names}:
+            return Form("pairs", texts, (names["pos_scores"], names["neg_scores"]))
+        if scored and not negatives:
+            cells = table.values(scored)
+            judges = {*map(number, cells)} == {0, 1} or isinstance([*cells, 0][0], list)
+            # a column ``pos`` or ``positive`` has positives by its name; others may have scores
+            if judges or not second.startswith("pos") or first == "messages":
+                return Form("scored pairs", texts, (scored,))
+        given = next((names[name] for name in ("scores", "score") if name in names), "")
+        return Form("pairs", texts, (given,) if given and negatives else ())
+    return None
 
 
 def _untitled(table: Table) -> Form:
@@ -262,36 +278,19 @@ class Reading:
         first: tuple[str, Path] | None = None
         for source in self.sources:
             table = self._open(source)
-            form = form_of(table, self.columns, self.groups, self.choose)
-            if self.ids and table.titled:
-                form = replace(form, id=next(filter(table.columns.__contains__, ("_id", "id")), ""))
+            form = self._form(table)
             first = first or (form.kind, table.place)
             if form.kind != first[0]:
                 raise InputError(
                     f"give only files with the same kind of records; {place(table.place)} holds "
                     f"{form.kind}, but {place(first[1])} holds {first[0]}"
                 )
-            used = [name.lower() for name in form.columns]
-            classes = used == ["premise", "hypothesis", "label"] or "gold_label" in used
-            if form.kind == "scored pairs" and (classes or not self.scored):
-                chosen = ",".join(form.texts)
-                columns = f". If all pairs belong together, use `--columns {chosen}`"
-                remedy = (
-                    "train with a loss for scores, such as `isotrope train --loss CoSENTLoss`, or "
-                    "keep only pairs with a high score and remove the column of scores"
-                )
-                if classes:  # label 0 is entailment: the lowest "score" is the nearest pair
-                    remedy = "keep only the rows labelled entailment and remove the label column"
-                raise InputError(
-                    f"{place(table.place)}: {remedy}; the table holds scored pairs "
-                    f"({', '.join(form.columns)}){columns if self.choose > 1 else ''}"
-                )
             self.forms.setdefault(form, table)
             before = self.records
-            found = self._read(table, form)
+            records = self._read(table, form)
             if form.kind == "labelled texts" and self.paired:
-                found = _by_label(found, self)
-            for record in found:
+                records = _by_label(records, self)
+            for record in records:
                 self.records += 1
                 self.negatives[max(len(record.texts) - 2, 0)] += 1
                 yield record
@@ -310,29 +309,50 @@ class Reading:
         tabs = self.scored if self.tabs is None else self.tabs
         return open_table(source, wanted, header=HEADER, streaming=self.streaming, txt_columns=tabs)
 
+    def _form(self, table: Table) -> Form:
+        """Return the form of a table; raise an error if it has scores that must not be read."""
+        form = form_of(table, self.columns, self.groups, self.choose)
+        if self.ids and table.titled:
+            form = replace(form, id=next((n for n in ("_id", "id") if n in table.columns), ""))
+        used = [name.lower() for name in form.columns]
+        classes = used == ["premise", "hypothesis", "label"] or "gold_label" in used
+        if form.kind != "scored pairs" or (self.scored and not classes):
+            return form
+        remedy = (
+            "train with a loss for scores, such as `isotrope train --loss CoSENTLoss`, or "
+            "keep only pairs with a high score and remove the column of scores"
+        )
+        if classes:  # label 0 is entailment: the lowest "score" is the nearest pair
+            remedy = "keep only the rows labelled entailment and remove the label column"
+        columns = f". If all pairs belong together, use `--columns {','.join(form.texts)}`"
+        raise InputError(
+            f"{place(table.place)}: {remedy}; the table holds scored pairs "
+            f"({', '.join(form.columns)}){columns if self.choose > 1 else ''}"
+        )
+
     def _read(self, table: Table, form: Form) -> Iterator[Record]:
-        opens, width = True, len(form.texts)
+        opens, paired = True, len(form.texts) > 1
         by_line = not table.titled and len(table.columns) == 1
-        for line, cells in table.rows(form.columns):
-            if not cells or (by_line and not visible(str(cells[0] or "").strip())):
+        for line, row in table.rows(form.columns):
+            if not row or (by_line and not visible(str(row[0] or "").strip())):
                 opens = True
                 continue
             self.rows += 1
             where = (table.place, line)
-            if table.titled and all(isinstance(c, str) for c in cells) and cells == form.columns:
+            if table.titled and all(isinstance(cell, str) for cell in row) and row == form.columns:
                 self.leave("a repeated header", *where)
                 continue
+            cells = dict(zip(form.columns, row, strict=True))
             texts = [
-                [visible(t) for t in cell_texts(cell, *where, name)]
-                for cell, name in zip(cells[:width], form.texts, strict=True)
+                [visible(text) for text in cell_texts(cells[name], *where, name)]
+                for name in form.texts
             ]
-            anchors, positives = texts[0], texts[1] if width > 1 else [""]
+            scores = cell_scores([cells[name] for name in form.scores], *where, form.scores)
+            group = mark(cells[form.group], *where, form.group) if form.group else ""
+            own_id = mark(cells[form.id], *where, form.id) if form.id else ""
+            anchors, positives = texts[0], texts[1] if paired else [""]
             others = [text for column in texts[2:] for text in column]
             negatives = [text for text in others if text]
-            scores = cell_scores(cells[width : width + len(form.scores)], *where, form.scores)
-            rest = list(cells[width + len(form.scores) :])
-            group = mark(rest.pop(0), *where, form.group) if form.group else ""
-            own_id = mark(rest[0], *where, form.id) if form.id else ""
             if len(anchors) > 1:
                 raise InputError(
                     f"{place(*where)}: give one text as the anchor; column {form.texts[0]!r} holds "
@@ -342,19 +362,20 @@ class Reading:
             if form.kind == "labelled texts" and not group:
                 self.leave("no label", *where)
                 continue
-            if not anchor or (width > 1 and not any(positives)):
+            if not anchor or (paired and not any(positives)):
                 self.leave(EMPTY, *where)
-                opens = opens or width == 1
+                opens = opens or not paired
                 continue
             for i, positive in enumerate(positives):
-                pair = (anchor, positive, *negatives) if width > 1 else (anchor,)
-                if width == 1 or positive:
-                    own = _own_scores(scores, i, form)
-                    if len(own) == 1 + len(others):  # a score for each text after the anchor
-                        own = tuple(compress(own, (True, *others)))
-                    self._opening = self._opening or pair
-                    yield Record(pair, table.place, line, opens, group, own, own_id)
-                    opens = False
+                if paired and not positive:
+                    continue
+                own_texts = (anchor, positive, *negatives) if paired else (anchor,)
+                own_scores = _own_scores(scores, i, form)
+                if len(own_scores) == 1 + len(others):  # a score for each text after the anchor
+                    own_scores = tuple(compress(own_scores, (True, *others)))
+                self._opening = self._opening or own_texts
+                yield Record(own_texts, table.place, line, opens, group, own_scores, own_id)
+                opens = False
 
     def leave(self, reason: str, path: Path, line: int) -> None:
         """Count a skipped row, by the reason for skipping it."""
@@ -407,20 +428,20 @@ class Reading:
         form, table = next(iter(self.forms.items()))
         files = len({*map(str, self.sources)})
         whose = table.place.name or str(table.place)
-        names = ", ".join(self.names)
         kind = {"texts": "single texts"}.get(form.kind, form.kind)
         if widths := [n for n in self.negatives if n]:
             least, most = min(self.negatives), max(widths)
             count = f"{most}" if least == most else f"{least} to {most}"
             kind = f"pairs with {count} negative{'s' if count != '1' else ''} each"
+        if table.titled:
+            how = f", columns {', '.join(self.names)}{f' ({table.how})' if table.how else ''}"
+        else:
+            opening = " | ".join(shortened(text, 40) for text in self._opening)
+            how = f", {table.how or 'no header'}, first record {opening}"
         parts = [
             f"read {whose}{f' and {files - 1} more' if files > 1 else ''}: {self.records:,} {kind}",
             f" from {self.rows:,} rows" if self.rows != self.records else "",
-            f", columns {names}"
-            if table.titled
-            else f", {table.how or 'no header'}, first record "
-            + " | ".join(shortened(text, 40) for text in self._opening),
-            f" ({table.how})" if table.titled and table.how else "",
+            how,
             f", scores {', '.join(form.scores)}" if form.scores else "",
         ]
         return "; ".join(["".join(parts), *self.not_read])
@@ -464,11 +485,12 @@ def _by_label(records: Iterable[Record], reading: Reading) -> Iterator[Record]:
         elif others not in first:
             reading.leave("a label that no other row has", record.path, record.line)
         elif (several := before[others] is not first[others]) or held:
-            one, two = (first[others], record) if several else (record, first[others])
-            if hash64(near_identical(two.texts[0])) in repeated:
+            # a single text becomes only a positive
+            anchor, positive = (first[others], record) if several else (record, first[others])
+            if hash64(near_identical(positive.texts[0])) in repeated:
                 reading.leave("a text that has several labels", record.path, record.line)
-            else:  # a single text becomes only a positive
-                yield _paired(one, two)
+            else:
+                yield _paired(anchor, positive)
 
 
 def _paired(anchor: Record, positive: Record) -> Record:

@@ -220,7 +220,7 @@ def read(
     ``data`` is a data frame, a data set, a list of records, or a list of paths and hub names.
     """
     names = [str(column) for column in columns or ()]
-    how = (names, groups, streaming, paired, scored, choose, tabs)
+    how = (names, groups, streaming, paired, scored, choose, tabs)  # as the fields of Reading
     if not isinstance(data, (list, tuple)) or not all(isinstance(d, (str, Path)) for d in data):
         return Reading([table_of(data, wanted=[*names, groups or ""])], *how)
     if not data:
