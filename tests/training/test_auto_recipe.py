@@ -104,6 +104,19 @@ def test_pairs_are_trained_without_a_head_at_the_encoders_own_length(
     assert len(said.splitlines()) <= 10
 
 
+def test_the_recipe_counts_the_records_that_the_run_trains_on_or_holds_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = pairs(100)
+    rows += [(rows[0][0].upper(), rows[0][1]), rows[1]]  # near-identical, and equal
+    found = chosen(file_of(rows, tmp_path), tmp_path / "run")
+    assert "for 101 different pairs" in capsys.readouterr().err
+    report = batches_of(found, encoder_of(found), tmp_path / "tokens").report
+    assert (report.kept + report.held_out, report.duplicates_dropped) == (101, 1)
+    chosen(file_of(rows[:-1], tmp_path), tmp_path / "run")
+    assert "for 101 pairs" in capsys.readouterr().err
+
+
 def test_the_objective_of_the_recipe_can_be_named(tmp_path: Path) -> None:
     path = file_of(pairs(100), tmp_path)
     with_name = chosen(path, tmp_path / "run", objective="ntxent")

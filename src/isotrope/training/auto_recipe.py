@@ -133,8 +133,8 @@ def _explained(facts: Facts, made: Sequence[Choice], settings: TrainSettings) ->
     linked = f", {start.linked:.0%} of which share a {shared} with others" if start.linked else ""
     linked *= facts.kind != "labelled texts"  # each is the positive of another
     chose = "--recipe auto chose these settings (SimCSE's: --recipe papers)"
-    first = "the first " * facts.more
-    yield f"{chose} for {first}{facts.records:,} {kind}{linked}:"
+    first, different = "the first " * facts.more, "different " * bool(facts.repeated)
+    yield f"{chose} for {first}{facts.records:,} {different}{kind}{linked}:"
     if start.labels:
         yield f"  {LABELS}: the pairs have only {start.labels:,} different first texts"
     if start.chance:

@@ -79,6 +79,7 @@ class Facts:
     spent: float  # seconds that reading and measuring took
     tokens: np.ndarray  # numbers of tokens of the texts that were timed, after they were cut
     kind: str  # texts, pairs, scored pairs or labelled texts
+    repeated: int  # number of records that are equal to an earlier one
     more: bool = False  # whether there are more records than were read
 
 
@@ -89,14 +90,14 @@ def facts_of(encoder: SentenceEncoder, settings: TrainSettings) -> Facts:
     (name,) = settings.datasets
     reading = records_of(settings, name)
     unread = iter(reading)
-    by_texts: dict[tuple[int, ...], Record] = {}  # near-identical records have the same key
+    by_texts: dict[int, Record] = {}  # by the hash for which a token store drops duplicates
     with bar(None, "read", "records") as advance:
         for record in islice(unread, _RECORDS):
-            by_texts.setdefault(tuple(hash64(near_identical(x)) for x in record.texts), record)
+            by_texts.setdefault(hash64("\0".join(record.texts).encode()), record)
             advance(1)
-    records = list(by_texts.values())
-    pairs = {key[:2]: record for key, record in by_texts.items()}
-    columns = min(3, max(map(len, by_texts)))
+    records, repeated = list(by_texts.values()), reading.records - len(by_texts)
+    pairs = {tuple(hash64(near_identical(text)) for text in r.texts[:2]): r for r in records}
+    columns = min(3, max(len(record.texts) for record in records))
     start = PairFacts()
     if columns > 1:
         start = _pair_facts(settings, encoder, pairs, until, reading.kind)
@@ -122,6 +123,7 @@ def facts_of(encoder: SentenceEncoder, settings: TrainSettings) -> Facts:
         spent=time.monotonic() - began,
         tokens=tokens,
         kind=reading.kind,
+        repeated=repeated,
         more=next(unread, None) is not None,
     )
 
