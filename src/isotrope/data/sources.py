@@ -1,7 +1,8 @@
 """Reads data sets from files, with or without names (``qa=pairs.tsv nli=nli.tsv``), or from memory.
 
-Data in memory are written once to a file of JSON lines. From this file, another process can resume,
-diagnose and repeat a run; :func:`isotrope.data.sources.read` reads the file.
+In a folder, files that are test or dev splits by their names are skipped. Data in memory are
+written once to a file of JSON lines. From this file, another process can resume, diagnose and
+repeat a run; :func:`read` reads the file.
 """
 
 import json
@@ -256,9 +257,9 @@ def files_of(paths: Iterable[Path | str]) -> tuple[list[Path], list[Path]]:
         if is_hub_name(path) or is_saved(path):
             files.append(path)
         elif is_folder(path):
-            read, left = _folder_files(path)
-            files += read
-            others += left
+            to_read, skipped = _folder_files(path)
+            files += to_read
+            others += skipped
         else:
             check_kind(path)
             files.append(path)
@@ -266,6 +267,7 @@ def files_of(paths: Iterable[Path | str]) -> tuple[list[Path], list[Path]]:
 
 
 def _folder_files(folder: Path) -> tuple[list[Path], list[Path]]:
+    """Return the files of a folder to read, sorted by path, and the skipped files."""
     visited: set[tuple[int, int]] = set()
     files: list[Path] = []
     others: list[Path] = []
@@ -292,9 +294,10 @@ def _folder_files(folder: Path) -> tuple[list[Path], list[Path]]:
         tops = {path: path.relative_to(folder).parts[0].lower() for path in files}
         sure = (p for p in files if tops[p] in _UNTRAINED or _SURELY.search(p.name.lower()))
         splits = {path: splits[path] for path in sure}
-    read = [path for path in files if splits.get(path) in (None, TRAIN)] or files
-    others += [path for path in files if path not in read]
-    return sorted(read, key=lambda path: path.parts), others
+    # if all files are test or dev splits, they are meant
+    to_read = [path for path in files if splits.get(path) in (None, TRAIN)] or files
+    others += [path for path in files if path not in to_read]
+    return sorted(to_read, key=lambda path: path.parts), others
 
 
 def _unreadable(error: OSError) -> None:

@@ -273,9 +273,9 @@ def _first_report(former: Former, writer: _Writer, records: Iterable[Record]) ->
 
 
 def _write_rows(folder: Path, layout: _Layout, report: StoreReport) -> StoreReport:
-    """Write rows.bin and the held-out records, without repeated ones: the second pass.
+    """Write rows.bin and the held-out records: the second pass. Repeated records are left out.
 
-    Records in which a text has no token are left out of rows.bin, too.
+    In rows.bin, records in which a text has no token are left out as well.
     """
     mark_repeated(folder / _HASHES, folder / _REPEATED, report.records)
     width = layout.numbers + layout.scores + layout.grouped
