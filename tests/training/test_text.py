@@ -22,7 +22,8 @@ from isotrope.evaluation.retrieval import own_prompts, retrieval
 from isotrope.measures.judgement import DevEvaluation, judgement_of
 from isotrope.training import text_module
 from isotrope.training.fit_text import fit
-from isotrope.training.text import COLUMNS, summary
+from isotrope.training.text import summary
+from isotrope.training.text_task import COLUMNS
 from tests.refused import refused, refused_setting
 from tests.training.conftest import sentences
 from tests.training.interrupted import checkpoints, power_cut
