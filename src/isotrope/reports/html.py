@@ -267,16 +267,17 @@ def _table_cells(table: TitledTable) -> list[list[ComparisonCell]]:
         [value for value in column if isinstance(value, (int, float)) and math.isfinite(value)]
         for column in zip(*table.rows, strict=True)
     ]
+    digits = [digits_of(column) for column in numbers]
     rows = []
     for values in table.rows:
         row = []
-        for value, measured in zip(values, numbers, strict=True):
+        for value, measured, decimals in zip(values, numbers, digits, strict=True):
             if isinstance(value, str):
                 cell = ComparisonCell(value, number=False)
             elif value is None or not math.isfinite(value):
                 cell = ComparisonCell("\N{EN DASH}", "not measured", number=bool(measured))
             else:
-                cell = ComparisonCell(number(value, digits_of(measured)))
+                cell = ComparisonCell(number(value, decimals))
             row.append(cell)
         rows.append(row)
     return rows

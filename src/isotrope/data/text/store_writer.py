@@ -30,7 +30,7 @@ from isotrope.data.text.views import ALONE, Formed, Former, HeldOut, Views, View
 Tokenize = Callable[[list[str], int], tuple[list[list[int]], int]]
 
 # working files, which are removed when the store is complete
-_ROWS = "rows.all"  # a row for each record (_Layout); -1 for texts that are held out
+_ROWS = "rows.all"  # a row for each record (_RowLayout); -1 for texts that are held out
 _HASHES = "hashes.all"  # a hash of the texts of each record
 _GROUPED = "grouped.all"  # a hash of texts and group; 0 if held out, or without a group
 _HELD = "held.all"  # a line for each held-out record
@@ -133,7 +133,7 @@ def _watched(records: Iterable[Record], progress: Callable[[int], object]) -> It
 
 
 @dataclass(frozen=True)
-class _Layout:
+class _RowLayout:
     """The columns of a row of ``rows.all``: numbers of texts, then scores, then the group."""
 
     numbers: int  # 1 with views dropout, 2 with adjacent, 4 with pairs (as with hard negatives)
@@ -153,7 +153,7 @@ class _Writer:
         self, folder: Path, tokenize: Tokenize, settings: StoreSettings, views: Views, first: Record
     ) -> None:
         self.settings, self._tokenize, self._first = settings, tokenize, first
-        self.layout = _Layout(
+        self.layout = _RowLayout(
             numbers={"dropout": 1, "adjacent": 2, "pairs": 4}[views],
             scores=len(first.scores) if settings.scored else 0,
             grouped=settings.grouped or bool(first.group),
@@ -272,7 +272,7 @@ def _first_report(former: Former, writer: _Writer, records: Iterable[Record]) ->
     )
 
 
-def _write_rows(folder: Path, layout: _Layout, report: StoreReport) -> StoreReport:
+def _write_rows(folder: Path, layout: _RowLayout, report: StoreReport) -> StoreReport:
     """Write rows.bin and the held-out records: the second pass. Repeated records are left out.
 
     In rows.bin, records in which a text has no token are left out as well.
