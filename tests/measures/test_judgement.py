@@ -276,10 +276,8 @@ def test_only_at_the_end_is_the_trained_model_chosen(tmp_path: Path) -> None:
         items[::2] += 0.1
         found.add(step, DevEvaluation(100 * float(items.mean()), items))
         found.ended = step == 8
-        assert (found.chosen_step(), found.highest_step) == (
-            0,
-            0,
-        )  # within noise, but step 8 is to come
+        # within noise, but step 8 is to come
+        assert (found.chosen_step(), found.highest_step) == (0, 0)
     found.ended = False
     found.save(RunFolder(tmp_path).dev)
     assert not DevHistory.load(RunFolder(tmp_path).dev).ended

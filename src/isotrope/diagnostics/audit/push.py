@@ -209,8 +209,11 @@ def _directions(embedded: Embedded, rows: Tensor, columns: Tensor, *, grouped: b
 
 
 @dataclass(frozen=True)
-class _PushOfRows:
-    """The pushes GD_i W_ij of c rows on n rows, n x c, and the sum of all weights W_ij."""
+class _RowForces:
+    """The forces GD_i W_ij of c rows on n rows, n x c, in both directions.
+
+    ``mass`` is the sum of all weights W_ij, as a mean over both directions.
+    """
 
     on_anchors: Tensor
     on_positives: Tensor
@@ -222,8 +225,8 @@ class _PushOfRows:
     def mean(self) -> Tensor:
         return (self.on_anchors + self.on_positives).div_(2)
 
-    def last(self, k: int) -> "_PushOfRows":
-        return _PushOfRows(self.on_anchors[:, -k:], self.on_positives[:, -k:], self.mass)
+    def last(self, k: int) -> "_RowForces":
+        return _RowForces(self.on_anchors[:, -k:], self.on_positives[:, -k:], self.mass)
 
     def alone(self) -> Tensor:
         """Estimate each row's push if the other rows were not in the softmax's denominator."""
@@ -234,7 +237,7 @@ class _PushOfRows:
         return pushes.sqrt_()
 
 
-def _forces(objective: Objective, compared: Iterable[Pairs]) -> _PushOfRows:
+def _forces(objective: Objective, compared: Iterable[Pairs]) -> _RowForces:
     """Return the forces in the pairs of both ``_directions``; ``mass`` is a mean over both."""
     forces, mass = [], 0.0
     for pairs in compared:
@@ -246,7 +249,7 @@ def _forces(objective: Objective, compared: Iterable[Pairs]) -> _PushOfRows:
         forces.append(terms.dissipation[:, None] * weight)
         mass += float(weight.sum(dim=1).sum())
     on_anchors, on_positives = forces
-    return _PushOfRows(on_anchors, on_positives, mass / 2)
+    return _RowForces(on_anchors, on_positives, mass / 2)
 
 
 class _WithoutSame(EagerPairs):
@@ -322,7 +325,7 @@ def _sample(
     given: Tensor,
     count: int,
     draw: torch.Generator,
-) -> _PushOfRows:
+) -> _RowForces:
     """Return the forces on n rows: of each other, of ``count`` random rows, of k ``given`` rows.
 
     A row may occur several times. ``given`` is n x k (-1: no row); its forces are the last k.
