@@ -66,8 +66,8 @@ def check_negatives(objective: Objective, columns: int, name: str = "the file") 
     """Raise an error if the data have hard negatives (3 columns), but the objective takes none."""
     if objective.takes_negatives is False and columns == 3:
         raise InputError(
-            "name the two columns of anchors and positives with --columns, or choose the objective "
-            f"infonce: {objective.name} takes no hard negatives, but {name} has some"
+            "name the two columns of anchors and positives with `--columns`, or choose the "
+            f"objective infonce: {objective.name} takes no hard negatives, but {name} has some"
         )
 
 
