@@ -9,7 +9,7 @@ from torch import Tensor
 from isotrope.core.views import Views, unit
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.metrics import MEASURED
-from isotrope.diagnostics.observe import measure
+from isotrope.diagnostics.observe import measure, measure_unpaired
 from isotrope.diagnostics.readings import negative_count
 from isotrope.measures.distance_gap import distance_gap
 from isotrope.objectives import DCL, DINO, MPT, ArcCon, BarlowTwins, InfoNCE, NTXent
@@ -208,11 +208,15 @@ def test_of_a_large_batch_the_first_rows_are_compared(monkeypatch: pytest.Monkey
     anchors, positives = batch(20)
     few = measure(InfoNCE(), Views(anchors[:8], positives[:8]))
     whole = measure(InfoNCE(), Views(anchors, positives))
-    monkeypatch.setattr("isotrope.paradigm.anatomy.MOST", 8)
+    for module in ("paradigm.anatomy", "diagnostics.observe"):
+        monkeypatch.setattr(f"isotrope.{module}.MOST", 8)
     found = measure(InfoNCE(), Views(anchors, positives))
-    of_all = {"alignment", "uniformity", "norm", "opposite_halves", "std", "effective_rank"}
+    of_all = {"alignment", "norm", "opposite_halves", "std", "effective_rank"}
     for name in MEASURED:
         assert found[name] == (whole if name in of_all else few)[name], name
+    alone = measure_unpaired(anchors)
+    assert alone["uniformity"] == pytest.approx(few["uniformity"])
+    assert alone["effective_rank"] == whole["effective_rank"]
 
 
 def test_half_precision_is_measured_in_float32() -> None:

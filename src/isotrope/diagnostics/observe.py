@@ -17,7 +17,7 @@ from isotrope.measures.effective_rank import effective_rank
 from isotrope.measures.norms import mean_norm
 from isotrope.measures.opposite_halves import opposite_halves
 from isotrope.measures.uniformity import uniformity
-from isotrope.paradigm.anatomy import DEAD, first_rows, summary
+from isotrope.paradigm.anatomy import DEAD, MOST, first_rows, summary
 from isotrope.paradigm.assemble import tangent
 from isotrope.paradigm.objective import Objective
 
@@ -93,7 +93,7 @@ def measure_unpaired(embeddings: Tensor) -> dict[str, float | None]:
     numbers["norm"] = float(mean_norm(raw))
     if len(raw) > 1:
         numbers["effective_rank"] = effective_rank(raw)
-        numbers["uniformity"] = float(uniformity(raw))
+        numbers["uniformity"] = float(uniformity(raw[:MOST]))
         numbers["std"] = float(dimension_std(raw))
     return numbers
 
@@ -157,7 +157,7 @@ def _spread(views: Views) -> dict[str, float | None]:
     several = len(anchors) > 1  # one row has no spread
     return {
         "alignment": float(alignment(anchors, positives)),
-        "uniformity": float(uniformity(anchors)) if several else None,
+        "uniformity": float(uniformity(anchors[:MOST])) if several else None,
         "opposite_halves": float(opposite_halves(anchors, positives)),
         "far_opposite": float(opposite_halves(anchors, positives, 7 * math.pi / 8)),
         "std": float(dimension_std(anchors)) if several else None,
