@@ -21,16 +21,15 @@ from isotrope.paradigm.anatomy import DEAD, MOST, first_rows, summary
 from isotrope.paradigm.assemble import tangent
 from isotrope.paradigm.objective import Objective
 
-
-def loss_column(dataset: str) -> str:
-    """Return the column of metrics.csv for the loss of a data set; ``""`` means all data sets."""
-    return f"loss_{dataset}" if dataset else "loss"
-
-
 SAME = 0.999  # cosine from which two embeddings count as equal
 _SHOWN = 3  # false negatives that a diagnosis names
 _COPY = 0.1  # a negative is a copy of the positive if their 1 - cos is below this share of the mean
 NEAR = 0.25  # largest 1 - cos, as a share of the mean, of a negative that looks like a positive
+
+
+def loss_column(dataset: str) -> str:
+    """Return the column of metrics.csv for the loss of a data set; ``""`` means all data sets."""
+    return f"loss_{dataset}" if dataset else "loss"
 
 
 @torch.no_grad()
@@ -48,17 +47,22 @@ def measure(objective: Objective | None, views: Views) -> dict[str, float | None
         views: Embeddings, not yet normalised, n x d.
 
     Returns:
-        A dict from the metrics in :mod:`isotrope.diagnostics.metrics` to numbers. ``dissipation``
-        and ``dead`` are None if no anchor has negatives. ``above_bound`` assumes small steps, and
-        that only the hardest negative pushes. ``gradient_alignment`` and ``gradient_uniformity``
-        are eq. 7 to 22 of Nie et al. (2023) without 1/||h||. ``embedding_gradient`` is the mean of
-        ||n dL/dz_i|| over the rows z_i of ``views`` (Draganov et al., 2024, Prop. 3.1).
-        ``negatives`` counts all vectors with which an anchor is compared, even if only one of them
-        pushes. Angles to a zero row are pi/2. ``false_negatives`` is the share of anchors with a
-        negative that is near to the anchor or to the positive, by the distance 1 - cos. Near to the
-        positive: at most a tenth of the mean distance from the positive to all negatives. Near to
-        the anchor: at most a quarter of the mean distance from the anchor to all negatives, and
-        the cosine is at least that of the positive or at least 0.999.
+        A dict from the metrics, which :mod:`isotrope.diagnostics.metrics` defines, to numbers.
+
+        - ``dissipation`` and ``dead`` are None if no anchor has negatives.
+        - ``above_bound`` assumes small steps, and that only the hardest negative pushes.
+        - ``gradient_alignment`` and ``gradient_uniformity`` are eq. 7 to 22 of Nie et al. (2023)
+          without 1/||h||.
+        - ``embedding_gradient`` is the mean of ||n dL/dz_i|| over the rows z_i of ``views``
+          (Draganov et al., 2024, Prop. 3.1).
+        - ``negatives`` counts all vectors with which an anchor is compared, even if only one of
+          them pushes.
+        - ``positive_mean`` and ``negative_mean``: the angle to a zero row is pi/2.
+        - ``false_negatives`` is the share of anchors with a negative that is near to the anchor or
+          to the positive, by the distance 1 - cos. Near to the positive: at most a tenth of the
+          mean distance from the positive to all negatives. Near to the anchor: at most a quarter of
+          the mean distance from the anchor to all negatives, and the cosine is at least that of the
+          positive or at least 0.999.
     """
     views = views.detached().map(at_least_float)
     numbers: dict[str, float | None] = dict.fromkeys(MEASURED)
@@ -81,13 +85,23 @@ def measure(objective: Objective | None, views: Views) -> dict[str, float | None
 
 @torch.no_grad()
 def measure_pairs(pairs: Pairs, terms: Terms, raw: Tensor) -> dict[str, float | None]:
-    """Return the result of :func:`measure` for unit vectors. ``raw``: unnormalised anchors."""
+    """Return the numbers of :func:`measure`, except ``norm`` and ``effective_rank``.
+
+    Args:
+        pairs: Unit vectors of anchors and candidates, and their similarities.
+        terms: Components of the gradient.
+        raw: Anchors before they were normalised, n x d.
+    """
     return _components(terms, pairs, raw) | _spread(pairs.views) | angles(pairs)
 
 
 @torch.no_grad()
 def measure_unpaired(embeddings: Tensor) -> dict[str, float | None]:
-    """Return the result of :func:`measure` for unnormalised embeddings without positives."""
+    """Return the numbers of :func:`measure` that need no positives; the others are None.
+
+    Args:
+        embeddings: Embeddings, not yet normalised, n x d.
+    """
     raw = at_least_float(embeddings.detach())
     numbers: dict[str, float | None] = dict.fromkeys(MEASURED)
     numbers["norm"] = float(mean_norm(raw))
@@ -123,13 +137,13 @@ def _components(terms: Terms, pairs: Pairs, raw: Tensor) -> dict[str, float | No
         "gradient_alignment": size * float(mean_norm(pulled)),
         "gradient_uniformity": size * float(mean_norm(pushed)),
         "embedding_gradient": size * float(mean_norm(reached)),
-        # none for a loss of pairs alone
+        # a loss that only pulls pairs together compares an anchor with no negatives
         "negatives": _mean_count(pairs, terms.against) if bool(terms.weight.any()) else 0.0,
     }
 
 
 def above_bound(terms: Terms, pairs: Pairs) -> float | None:
-    """Return, of the anchors with GD >= 0.01, the share whose ratio R is above Lemma 1's bound."""
+    """Return the share of anchors with GD >= 0.01 whose ratio R is above the bound of Lemma 1."""
     active = (terms.dissipation >= DEAD) & (terms.mass != 0)
     if terms.ratio is None or not bool(active.any()):
         return None
@@ -169,27 +183,26 @@ def angles(pairs: Pairs) -> dict[str, float | None]:
     views, negative, similarity = pairs.views, pairs.negative(), pairs.similarity()
     distance = torch.linalg.vector_norm(views.anchors - views.own, dim=1)
     sum_norm = torch.linalg.vector_norm(views.anchors + views.own, dim=1)
-    angles = 2 * torch.atan2(distance, sum_norm)  # arccos loses half the digits of a small angle
+    to_positive = 2 * torch.atan2(distance, sum_norm)  # arccos loses half the digits near 0
     # a zero row counts as orthogonal to every row, another zero row included
-    angles = angles.masked_fill((distance == 0) & (sum_norm == 0), math.pi / 2)
+    to_positive = to_positive.masked_fill((distance == 0) & (sum_norm == 0), math.pi / 2)
     numbers: dict[str, float | None] = {
-        "positive_mean": float(angles.mean()),
-        "positive_std": float(angles.std(correction=0)),
+        "positive_mean": float(to_positive.mean()),
+        "positive_std": float(to_positive.std(correction=0)),
     }
-    count = negative.sum(dim=1)
-    some = count > 0
-    if not bool(some.any()):
+    opposed = negative.any(dim=1)
+    if not bool(opposed.any()):
         return numbers
-    others = similarity.clamp(-1, 1).arccos()[negative]
-    lengths = [x.square().sum(dim=1) for x in (views.anchors, pairs.columns())]  # 1, or 0
-    square = lengths[0][:, None] + lengths[1] - 2 * similarity
-    count, chord = count[some], square.clamp_min(0).sqrt()
-    gap = chord.masked_fill(~negative, 0)[some].sum(dim=1) / count - distance[some]
+    to_negative = similarity.clamp(-1, 1).arccos()[negative]
+    # squared norms of anchors and columns are 1, or 0 for zero rows
+    squares = [x.square().sum(dim=1) for x in (views.anchors, pairs.columns())]
+    chord = (squares[0][:, None] + squares[1] - 2 * similarity).clamp_min(0).sqrt()
+    mean_chord = chord.masked_fill(~negative, 0).sum(dim=1) / negative.sum(dim=1)
     return numbers | {
-        "negative_mean": float(others.mean()),
-        "negative_std": float(others.std(correction=0)),
-        "distance_gap": float(gap.mean()),
-        "false_negatives": _share(false_negative(pairs)[some]),
+        "negative_mean": float(to_negative.mean()),
+        "negative_std": float(to_negative.std(correction=0)),
+        "distance_gap": float((mean_chord - distance)[opposed].mean()),
+        "false_negatives": _share(false_negative(pairs)[opposed]),
     }
 
 
@@ -200,8 +213,9 @@ def false_negative(pairs: Pairs, among: Tensor | None = None) -> Tensor:
         pairs: Anchors, positives and negatives.
         among: Which negatives may look like a positive, n x m booleans. None: all negatives.
     """
-    negative, similarity, columns = pairs.negative(), pairs.similarity(), pairs.columns()
-    among, of_positive = negative if among is None else among, pairs.views.own @ columns.T
+    negative, similarity = pairs.negative(), pairs.similarity()
+    of_positive = pairs.views.own @ pairs.columns().T
+    among = negative if among is None else among
     looks_like_anchor = _nearest(similarity, negative, among, NEAR)
     hardest = similarity.masked_fill(~among, -torch.inf).amax(dim=1)
     same = (hardest >= pairs.positive) | (hardest >= SAME)
@@ -211,12 +225,15 @@ def false_negative(pairs: Pairs, among: Tensor | None = None) -> Tensor:
 def places_of_false_negatives(
     pairs: Pairs, rows: int, among: Tensor
 ) -> tuple[tuple[int, int], ...]:
-    """Return up to three pairs (row of an anchor, row of its likely false negative)."""
+    """Return up to three pairs (row of an anchor, row of its likely false negative).
+
+    Only the first ``rows`` anchors and the negatives in ``among`` (n x m booleans) are considered.
+    """
     of_anchor, of_positive = pairs.similarity(), pairs.views.own @ pairs.columns().T
     nearest = torch.maximum(of_anchor, of_positive).masked_fill(~among, -torch.inf)
-    some = pairs.negative().any(dim=1) & false_negative(pairs, among)
-    found = [int(i) for i in some[:rows].nonzero()[:_SHOWN]]
-    return tuple((i, int(nearest[i].argmax())) for i in found)
+    has_one = pairs.negative().any(dim=1) & false_negative(pairs, among)
+    shown = [int(i) for i in has_one[:rows].nonzero()[:_SHOWN]]
+    return tuple((i, int(nearest[i].argmax())) for i in shown)
 
 
 def _nearest(similarity: Tensor, negative: Tensor, among: Tensor, share: float) -> Tensor:
