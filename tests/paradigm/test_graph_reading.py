@@ -176,7 +176,7 @@ def test_a_softmax_is_seen_with_its_temperature_and_its_negatives(name: str) -> 
     reading = read(loss(Batch()))
     assert reading.explained == 1
     whole = joined(reading.compared)
-    assert all(one.balanced for one in whole)
+    assert all(one.is_balanced for one in whole)
     seen = stacked(whole)
     assert bool((seen.pulled.sum(dim=1) == 1).all())
     assert seen.mask.sum(dim=1).double().mean() == negatives + 1
@@ -215,7 +215,7 @@ def test_any_temperature_is_recognised(tau: float, rows: int) -> None:
 def test_distances_are_similarities_with_the_sign_turned() -> None:
     b = Batch()
     seen = table(read(F.triplet_margin_loss(b.a, b.p, b.n[:N], margin=9.0)))
-    assert seen.distance
+    assert seen.has_distances
     assert bool((seen.gradient[ROWS, ROWS] < 0).all())
     assert bool((seen.gradient[ROWS, ROWS + N] > 0).all())
     b = Batch()
@@ -300,7 +300,7 @@ def test_squared_distances_are_read_however_they_are_written(name: str) -> None:
     reading = read(F.cross_entropy(-SQUARES[name](b) / 3, ROWS))
     assert reading.explained == pytest.approx(1, abs=1e-3)
     seen = table(reading)
-    assert seen.distance
+    assert seen.has_distances
     some = (slice(None), slice(-N, None)) if len(seen.scores) == N else (slice(N), slice(N, None))
     assert torch.allclose(seen.scores[some], expected, atol=1e-3)
     assert seen.gradient[some].argmin(dim=1).equal(ROWS)
@@ -340,7 +340,7 @@ def test_a_mean_of_all_differences_pulls_each_row(name: str) -> None:
     reading = read(PULLS[name](b.a, b.p))
     assert reading.explained == pytest.approx(1.0)
     seen = table(reading)
-    assert seen.single
+    assert seen.has_single_pairs
     assert len(seen.gradient) == N
     assert bool((seen.pulled == seen.mask).all())
 
@@ -358,7 +358,7 @@ def test_a_pair_whose_similarity_is_computed_twice_is_one_pair() -> None:
     other = torch.where(labels[:, None] > 0, b.p, b.p.roll(1, 0))
     near, far = (F.cosine_similarity(b.a, other) for _ in range(2))
     seen = table(read((labels * (1 - near).square() + (1 - labels) * F.relu(far + 1)).mean()))
-    assert seen.single
+    assert seen.has_single_pairs
     assert int(seen.pulled.sum()) == int(seen.pushed.sum()) == N // 2
 
 
@@ -473,7 +473,7 @@ def test_large_tables_of_one_softmax_are_sampled_alike(
     torch.manual_seed(0)
     q, p = (unit(torch.randn(n, 8, requires_grad=True)) for _ in range(2))
     (whole,) = joined(read(loss(q, p)).compared)
-    assert whole.balanced
+    assert whole.is_balanced
     assert whole.rows == n
     assert len(whole.anchors) == int(whole.pulled.sum()) == rows
     assert SoftmaxEvidence.of(whole).temperature == pytest.approx(TAU, rel=1e-3)

@@ -207,7 +207,7 @@ class Anatomy:
         rows = max((r.rows for r in some), default=self._most if any(losses) else 0)
         # GradScaler skips a step whose gradient exceeds the range of half precision
         tables = [t for r in some for t in r.compared]
-        beyond = any(t.rounded and not t.gradient.isfinite().all() for t in tables)
+        beyond = any(t.is_rounded and not t.gradient.isfinite().all() for t in tables)
         if not every or 2 * rows < self._most or (beyond and all(map(isfinite, losses))):
             return None
         self._most, self._newest = max(self._most, rows), max(self._newest, step)
@@ -233,13 +233,15 @@ class Anatomy:
             numbers |= measure_margin(tables) if self.kind == "pairs" else {}
             self.settings["encoders"] = max(r.encoders for r in some)
             self.settings["summed"] = max((t.summed for t in compared), default=1.0)
-            self.settings["queue"] = not any(t.both for t in tables)
+            self.settings["queue"] = not any(t.is_two_sided for t in tables)
         limits = self.settings.setdefault("rank-limits", {})
         limits[str(self.place)] = numbers.pop("rank_limit", None)
         # if there are other terms, the pairs alone do not describe the training
         kept = _LIE if left > _LEFT_OUT else numbers.keys()
         row.update({name: value for name, value in numbers.items() if name in kept})
-        if self.kind in ("softmax", "other", "scores") and all(t.blocks for t in compared):
+        if self.kind in ("softmax", "other", "scores") and all(
+            t.has_own_candidates for t in compared
+        ):
             self._own.append((row, numbers.keys() - _LIE))
             self._withdraw()
         # in other losses, or with groups or a mask, a row need not push all others

@@ -73,7 +73,7 @@ class _ComparedPairs(EagerPairs):
         anchors, self._candidates = table.units
         super().__init__(Views(anchors, self._candidates[own]))
         self.table, self.positive_places = table, own
-        self._scores = table.scores if by_scores or not table.vectors else None
+        self._scores = table.scores if by_scores or not table.has_vectors else None
         pulled = table.pulled.scatter(1, own[:, None], True)
         self._pushed = table.mask & ~pulled
 
@@ -133,11 +133,13 @@ def measure_compared(
     enough = evidence if evidence.pairs >= _ENOUGH else evidence + earlier
     stated = None if table.scale is None else 1 / table.scale
     # far from 0, the pushes of a sigmoid look like those of a softmax
-    sigmoid = table.sigmoid and not (table.balanced and bool(table.gradient.any()))
+    sigmoid = table.has_sigmoids and not (table.is_balanced and bool(table.gradient.any()))
     tau = None if sigmoid else _fitted_temperature(enough, stated)
     numbers = _geometry(tables) | _gradient_on_anchors(table, forces)
     # a triplet beyond its margin has no gradient either, but it has a negative
-    alone = (table.single and stated is not None) or all(len(t.gradient) == 1 for t in tables)
+    alone = (table.has_single_pairs and stated is not None) or all(
+        len(t.gradient) == 1 for t in tables
+    )
     if alone and not bool(forces.live.any()):
         return SeenBatch("nothing", numbers | _without_negatives(table), evidence)
     kind = _kind(table, forces, None if sigmoid else tau or stated)
@@ -145,8 +147,10 @@ def measure_compared(
         tau = tau or stated
     elif enough.misfit > _EXACT:  # pushes that happen to rise with the scores
         tau = None
-    sure = enough.pairs >= _ENOUGH and not table.rounded and enough.misfit > _TEACHER
-    if any(t.soft for t in tables) or (kind == "softmax" and enough.temperature is None and sure):
+    sure = enough.pairs >= _ENOUGH and not table.is_rounded and enough.misfit > _TEACHER
+    if any(t.has_soft_targets for t in tables) or (
+        kind == "softmax" and enough.temperature is None and sure
+    ):
         return SeenBatch("scores", numbers, evidence)  # it fits the softmax of a teacher or mixture
     if kind in ("pairs", "targets"):
         of_pairs = seen_labels.measure_single_pairs(table, forces.pull, forces.push, pool)
@@ -154,7 +158,7 @@ def measure_compared(
     own = _own_candidates(table, forces)
     # with a teacher, place and scores do not determine which candidate is pulled, nor how much
     place = (own - table.mask.int().argmax(dim=1))[forces.pull > 0]
-    if (table.blocks and len(place.unique()) > 1) or any(map(_is_taught, tables)):
+    if (table.has_own_candidates and len(place.unique()) > 1) or any(map(_is_taught, tables)):
         return SeenBatch("scores", numbers, evidence)
     unit = temperature or tau or (stated if sigmoid else None) or 1.0
     seen = SeenBatch(kind, numbers, evidence)
@@ -184,7 +188,7 @@ def _with_components(
     pull = (forces.pull / each).where(opposed, 0.0)
     terms = Terms(dissipation, forces.push / each[:, None], pull, scale=1 / table.rows)
     numbers: dict[str, float | None] = dict(seen.numbers)
-    if table.vectors:
+    if table.has_vectors:
         known = {name: value for name, value in numbers.items() if value is not None}
         numbers = _of_vectors(tables, pairs, terms, forces.pull > 0, mined=not softmax)
         numbers |= known
@@ -223,7 +227,7 @@ def _own_candidates(table: Compared, forces: _Forces) -> Tensor:
     # an unpulled positive is among the candidates that are not pushed
     rest = ~table.pushed & (table.scores > -torch.inf)
     some = rest.any(dim=1, keepdim=True) & table.pushed.any(dim=1, keepdim=True)
-    others = torch.where(some, rest & table.mask if table.blocks else rest, table.mask)
+    others = torch.where(some, rest & table.mask if table.has_own_candidates else rest, table.mask)
     near = table.scores.masked_fill(~others, -torch.inf).argmax(dim=1)
     return torch.where(forces.pull > 0, most, near)
 
@@ -240,7 +244,9 @@ def _of_vectors(
         numbers["false_negatives"] = float(exact(copied).mean())
     labels = seen_labels.measure_labels(table, own, pulled, terms.mass > 0, mined=mined)
     numbers |= labels | ({} if mined else _with_passed_over(table, own, negative))
-    new = {} if table.both else _among_positives(table, own, [len(t.anchors) for t in tables])
+    new = (
+        {} if table.is_two_sided else _among_positives(table, own, [len(t.anchors) for t in tables])
+    )
     if mined or "false_negatives" in labels:  # anchors of one label are no false negatives
         new.pop("false_negatives", None)
     numbers |= new
@@ -255,15 +261,15 @@ def _of_vectors(
 def _kind(table: Compared, forces: _Forces, tau: float | None) -> str:
     """Return the kind of a loss; its temperature is ``tau``, if it is known."""
     if not bool(forces.live.any()):
-        return "pairs" if table.single else "nothing"
+        return "pairs" if table.has_single_pairs else "nothing"
     if not bool(forces.push.any()):
-        return "pairs" if table.both else "targets"
-    if table.single:
+        return "pairs" if table.is_two_sided else "targets"
+    if table.has_single_pairs:
         return "pairs"
     if tau is None:
         return "other"
     rounding = tau * float(forces.gradient.sum(dim=1).abs().max()) < _LEAST_FORCE
-    return "softmax" if table.balanced or table.rounded or rounding else "other"
+    return "softmax" if table.is_balanced or table.is_rounded or rounding else "other"
 
 
 def _with_passed_over(table: Compared, own: Tensor, negative: Tensor) -> dict[str, float | None]:
@@ -298,7 +304,7 @@ def _among_positives(table: Compared, own: Tensor, sizes: list[int]) -> dict[str
 def _without_negatives(table: Compared) -> dict[str, float | None]:
     """Return the measurements of anchors that are alone with their positives."""
     numbers: dict[str, float | None] = {"negatives": 0.0, "embedding_gradient": 0.0}
-    if table.vectors:
+    if table.has_vectors:
         cosine = torch.where(table.mask, table.cosine, -1).amax(dim=1).clamp(-1, 1)
         numbers["positive_mean"] = float(cosine.arccos().mean())
     return numbers
@@ -310,13 +316,13 @@ def _is_taught(table: Compared) -> bool:
     A loss with positives pulls less the more a positive leads. A loss that fits its scores to those
     of a teacher pulls every candidate whose score is too low, negatives included.
     """
-    if not table.blocks or not table.balanced:
+    if not table.has_own_candidates or not table.is_balanced:
         return False
     pull, own = torch.where(table.mask, -table.gradient, -torch.inf).max(dim=1)
     others = table.scores.masked_fill(~table.mask, -torch.inf).scatter(1, own[:, None], -torch.inf)
     most = int(table.mask.sum(dim=1).max()) - 1
     leads = table.scores.gather(1, own[:, None]) - others.topk(most, dim=1).values
-    size = torch.finfo(torch.bfloat16 if table.rounded else leads.dtype).eps
+    size = torch.finfo(torch.bfloat16 if table.is_rounded else leads.dtype).eps
     near = size * table.scores.where(table.mask, 0).abs().max()
     behind = (leads[:, None] < leads - near).all(dim=2) & (pull[:, None] > 0)
     return bool((behind & (pull[:, None] < pull - BALANCED * pull.max())).any())
@@ -335,7 +341,7 @@ def _of_infonce(pairs: _ComparedPairs, measured: Tensor, tau: float) -> tuple[Te
     apart = float(torch.linalg.vector_norm(shown - multiple * expected))
     if apart < _EQUAL * float(torch.linalg.vector_norm(shown)):
         # the exponent is a rounded cosine divided by tau
-        near = _EQUAL + (torch.finfo(torch.bfloat16).eps / tau if table.rounded else 0.0)
+        near = _EQUAL + (torch.finfo(torch.bfloat16).eps / tau if table.is_rounded else 0.0)
         return expected.to(measured), 1.0 if abs(multiple - 1) < near else multiple
     mean = float(measured.mean())
     alike = float(measured.std(correction=0)) < _ALIKE * mean
@@ -346,7 +352,7 @@ def _of_infonce(pairs: _ComparedPairs, measured: Tensor, tau: float) -> tuple[Te
 
 def _geometry(tables: list[Compared]) -> dict[str, float | None]:
     """Return measures of the anchors; skip tables of the same pairs in the other direction."""
-    if not tables[0].vectors:
+    if not tables[0].has_vectors:
         return {}
     first = [t for i, t in enumerate(tables) if not i or not t.mirrors(tables[:i])]
     anchors = torch.cat([t.anchors for t in first])
@@ -360,7 +366,7 @@ def _geometry(tables: list[Compared]) -> dict[str, float | None]:
 
 def _gradient_on_anchors(table: Compared, forces: _Forces) -> dict[str, float | None]:
     """Return the mean length of the gradient on an anchor, and its share that changes the norm."""
-    if table.distance or not table.vectors:
+    if table.has_distances or not table.has_vectors:
         return {}
     whole = forces.gradient @ table.columns
     unit = F.normalize(table.anchors, dim=1)

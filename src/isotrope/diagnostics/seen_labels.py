@@ -22,9 +22,13 @@ def measure_labels(
     # Such a loss pulls rows of one label together; these are not false negatives. If it pulls a row
     # to several others, their angles count equally. A pair that it selects is not typical.
     several = bool((table.pulled.sum(dim=1) > 1).any())
-    chosen = not several and not table.blocks and len(own[pulled].unique()) < int(pulled.sum())
+    chosen = (
+        not several
+        and not table.has_own_candidates
+        and len(own[pulled].unique()) < int(pulled.sum())
+    )
     # a loss with a margin may push an anchor and leave its near positive alone
-    hidden = mined and not table.blocks and bool((pushed & ~pulled).any())
+    hidden = mined and not table.has_own_candidates and bool((pushed & ~pulled).any())
     numbers: dict[str, float | None] = {}
     if several:
         near = table.cosine.clamp(-1, 1).arccos().where(table.pulled, torch.inf)
@@ -114,10 +118,10 @@ def measure_single_pairs(
     numbers: dict[str, float | None] = {"negatives": float(exact(left).mean())}
     pushed, live = push.sum(dim=1) > 0, (pull > 0) | push.any(dim=1)
     if bool(live.any()):
-        numbers["pulled"] = float(exact((pull > 0)[live]).mean()) if table.both else None
+        numbers["pulled"] = float(exact((pull > 0)[live]).mean()) if table.is_two_sided else None
     angle = torch.where(table.mask, table.cosine.clamp(-1, 1), -2).amax(dim=1).clamp(-1, 1).arccos()
     near, far = angle[pull > 0], angle[pushed]
-    if len(near) and not len(far) and table.vectors:
+    if len(near) and not len(far) and table.has_vectors:
         mean, spread = float(near.mean()), float(near.std(correction=0))
         numbers |= {"positive_mean": mean, "positive_std": spread}
     batch = torch.stack([angle, pull, pushed.to(pull)])
@@ -129,7 +133,7 @@ def measure_single_pairs(
     gap = gap_in_deviations(-near, -far, least=_LEAST_PAIRS)
     if gap is None:
         return numbers
-    slack = _SLACK_OF_HALF if table.rounded else _SLACK
+    slack = _SLACK_OF_HALF if table.is_rounded else _SLACK
     pool[:] = [pairs for pairs in pool if _is_graded(pairs, slack)][:1]  # labels stay graded
     if pool:
         numbers["graded_gap"] = gap
@@ -146,7 +150,7 @@ def measure_margin(tables: list[Compared]) -> dict[str, float | None]:
     """
     near = torch.cat([t.cosine[t.pulled] for t in tables])
     far = torch.cat([t.cosine[t.mask & (t.gradient == 0)] for t in tables])
-    if not all(t.vectors for t in tables) or not len(near) or not len(far):
+    if not all(t.has_vectors for t in tables) or not len(near) or not len(far):
         return {}
     pushed = any(bool(t.pushed.any()) for t in tables)
     return {"dead": 0.0 if pushed else float(exact(near > far.max()).mean())}

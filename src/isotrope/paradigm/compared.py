@@ -35,17 +35,17 @@ class Compared:
             pulled together; above 0, it is pushed apart.
         mask: Whether each pair was compared, n x m.
         rows: Number of anchors in the batch, from which the n anchors are a sample.
-        both: Whether the gradient reaches both the anchors and the candidates.
-        distance: Whether the scores are negated distances.
+        is_two_sided: Whether the gradient reaches both the anchors and the candidates.
+        has_distances: Whether the scores are negated distances.
         lengths: Norms of the anchors before they were normalised; None if they were not.
         roots: Two sets of graph nodes: those that compute the anchors, and the columns.
-        rounded: Whether the gradient has half precision, so that small pulls are rounded to 0.
+        is_rounded: Whether the gradient has half precision, so that small pulls are rounded to 0.
         scale: Number by which the loss multiplies all scores before the exponential; 1 /
             temperature in a softmax. None if the loss multiplies scores by different numbers.
         beside: Graph node that concatenates these scores with others; None without such a node.
         summed: Number of cosines that are added up to each score; 1 if unknown.
-        soft: Whether the anchors have soft targets, so that their positives are unknown.
-        sigmoid: Whether the loss takes a sigmoid of each score by itself.
+        has_soft_targets: Whether targets are soft, so that the positives are unknown.
+        has_sigmoids: Whether the loss takes a sigmoid of each score by itself.
     """
 
     anchors: Tensor
@@ -54,16 +54,16 @@ class Compared:
     gradient: Tensor
     mask: Tensor
     rows: int
-    both: bool
-    distance: bool
+    is_two_sided: bool
+    has_distances: bool
     lengths: Tensor | None
     roots: tuple[frozenset[Any], frozenset[Any]]
-    rounded: bool = False
+    is_rounded: bool = False
     scale: float | None = None
     beside: Any = None
     summed: float = 1.0
-    soft: bool = False
-    sigmoid: bool = False
+    has_soft_targets: bool = False
+    has_sigmoids: bool = False
 
     @property
     def pulled(self) -> Tensor:
@@ -97,7 +97,7 @@ class Compared:
         return self.units[0] @ self.units[1].T
 
     @property
-    def single(self) -> bool:
+    def has_single_pairs(self) -> bool:
         """Whether each anchor is compared with a single candidate."""
         return int(self.mask.sum(dim=1).max()) < 2
 
@@ -107,17 +107,17 @@ class Compared:
         return all(even(x) for x in (self.anchors, self.columns))
 
     @property
-    def vectors(self) -> bool:
+    def has_vectors(self) -> bool:
         """Whether there are embeddings and not only scores."""
         return self.anchors.shape[1] > 0
 
     @property
-    def balanced(self) -> bool:
+    def is_balanced(self) -> bool:
         """Whether each anchor is pulled as much as it is pushed, as in a softmax."""
         return imbalance(self.gradient, 1) <= BALANCED
 
     @property
-    def blocks(self) -> bool:
+    def has_own_candidates(self) -> bool:
         """Whether there are several anchors, and no two of them have a candidate in common."""
         return len(self.mask) > 1 and int(self.mask.sum(dim=0).max()) < 2
 
@@ -151,12 +151,12 @@ def joined(compared: Sequence[Compared]) -> list[Compared]:
         if group and not _fit(group[0], table):
             left, group = left + group, []
         # the same columns again, such as in the other direction
-        again = table.vectors and any(
+        again = table.has_vectors and any(
             t.roots == table.roots and t.columns.equal(table.columns) for t in group
         )
-        if table.balanced:
+        if table.is_balanced:
             whole.append(table)
-        elif not again and (both := _beside([*group, table])).balanced:
+        elif not again and (both := _beside([*group, table])).is_balanced:
             whole, group = [*whole, both], []
         else:
             group = [*group, table]
@@ -182,7 +182,7 @@ def _of_repeated(table: Compared) -> Compared:
 
     A loss may repeat each anchor for each of its candidates, and compare row by row.
     """
-    if not table.single or not table.vectors or len(table.columns) != table.rows:
+    if not table.has_single_pairs or not table.has_vectors or len(table.columns) != table.rows:
         return table
     for one in (table, _swapped(table)):
         number = one.anchors.unique(dim=0, return_inverse=True)[1]  # the same for equal anchors
@@ -194,7 +194,7 @@ def _of_repeated(table: Compared) -> Compared:
         }
         joint["mask"] = joint["mask"] > 0
         grouped = replace(one, anchors=one.anchors[some], rows=len(some), **joint)
-        if len(some) < table.rows and grouped.balanced:
+        if len(some) < table.rows and grouped.is_balanced:
             return grouped
     return table
 
@@ -218,7 +218,7 @@ def _side_by_side(compared: Sequence[Compared]) -> list[Compared]:
     groups = _grouped(
         compared,
         lambda g, t: (
-            _fit(g[0], t) and t.beside is g[0].beside is not None and _beside([*g, t]).balanced
+            _fit(g[0], t) and t.beside is g[0].beside is not None and _beside([*g, t]).is_balanced
         ),
     )
     return [_beside(group) for group in groups]
@@ -229,7 +229,7 @@ def _rows_together(tables: list[Compared]) -> list[Compared]:
     alike = _grouped(
         tables,
         lambda g, t: (
-            g[0].distance == t.distance
+            g[0].has_distances == t.has_distances
             and g[0].roots[1] == t.roots[1]
             and g[0].columns.equal(t.columns)
         ),
@@ -279,7 +279,7 @@ def _both_directions(tables: list[Compared]) -> tuple[list[Compared], list[Compa
             turned = [] if rest is None else [rest, _swapped(rest)]
             turned.sort(key=lambda t: imbalance(t.gradient, 1))
             unused = [t for t in left if t is not one and t is not other]
-            if turned and turned[0].balanced and len(unused) == len(left) - 2:
+            if turned and turned[0].is_balanced and len(unused) == len(left) - 2:
                 directions += [replace(one, gradient=one.gradient - moved), turned[0]]
                 left = unused
     return directions, left
@@ -290,11 +290,11 @@ def _placed(one: Compared, other: Compared) -> Compared | None:
 
     A loss may compute its positives row by row, and all other pairs in one product.
     """
-    if one.distance != other.distance or one.anchors.shape[1] != other.anchors.shape[1]:
+    if one.has_distances != other.has_distances or one.anchors.shape[1] != other.anchors.shape[1]:
         return None
-    if not one.single or not one.vectors:
+    if not one.has_single_pairs or not one.has_vectors:
         return None
-    if other.single:  # a loss may also compute the same similarities twice
+    if other.has_single_pairs:  # a loss may also compute the same similarities twice
         again = one.anchors.equal(other.anchors) and one.columns.equal(other.columns)
         return replace(other, gradient=other.gradient + one.gradient) if again else None
     i, j = one.mask.nonzero(as_tuple=True)
@@ -339,7 +339,7 @@ def _fit(one: Compared, other: Compared) -> bool:
     if one.anchors.shape != other.anchors.shape or one.rows != other.rows:
         return False
     apart = torch.linalg.vector_norm(one.units[0] - other.units[0], dim=1)
-    return one.distance == other.distance and float(apart.max()) <= _ROUNDED
+    return one.has_distances == other.has_distances and float(apart.max()) <= _ROUNDED
 
 
 def _beside(group: list[Compared]) -> Compared:
@@ -378,10 +378,10 @@ def stacked(whole: Sequence[Compared]) -> Compared:
         gradient=gradient,
         mask=mask > 0,
         rows=sum(t.rows for t in whole),
-        both=all(t.both for t in whole),
-        distance=all(t.distance for t in whole),
+        is_two_sided=all(t.is_two_sided for t in whole),
+        has_distances=all(t.has_distances for t in whole),
         lengths=_lengths(whole),
-        rounded=any(t.rounded for t in whole),
+        is_rounded=any(t.is_rounded for t in whole),
         scale=whole[0].scale if len({t.scale for t in whole}) == 1 else None,
         beside=None,
     )

@@ -240,8 +240,8 @@ def _table(
         *(anchors, candidates, scores, gradient, mask, rows),
         *(None not in given.edges, distance, lengths, roots),
         *(rounded, scale, given.beside, _summed(given)),
-        soft=given.soft,
-        sigmoid=given.sigmoid,
+        has_soft_targets=given.soft,
+        has_sigmoids=given.sigmoid,
     )
     return replace(table, mask=mask & ~_left_out(table))
 
