@@ -146,7 +146,7 @@ def joined(compared: Sequence[Compared]) -> list[Compared]:
     live = [t for t in compared if bool(t.gradient.any())] or compared
     whole: list[Compared] = []
     left: list[Compared] = []
-    group: list[Compared] = []
+    group: list[Compared] = []  # unbalanced tables of the same anchors, perhaps of one softmax
     for table in map(_of_repeated, _side_by_side(_once(live))):
         if group and not _fit(group[0], table):
             left, group = left + group, []
@@ -156,8 +156,8 @@ def joined(compared: Sequence[Compared]) -> list[Compared]:
         )
         if table.is_balanced:
             whole.append(table)
-        elif not again and (both := _beside([*group, table])).is_balanced:
-            whole, group = [*whole, both], []
+        elif not again and (merged := _beside([*group, table])).is_balanced:
+            whole, group = [*whole, merged], []
         else:
             group = [*group, table]
     directions, left = _both_directions(left + group)
@@ -166,14 +166,17 @@ def joined(compared: Sequence[Compared]) -> list[Compared]:
 
 
 def _grouped(
-    tables: Sequence[Compared], together: Callable[[list[Compared], Compared], bool]
+    tables: Sequence[Compared], fits: Callable[[list[Compared], Compared], bool]
 ) -> list[list[Compared]]:
     """Return the tables in groups; a table joins the first group that it fits."""
     groups: list[list[Compared]] = []
     for table in tables:
-        if (group := next((g for g in groups if together(g, table)), None)) is None:
-            groups.append(group := [])
-        group.append(table)
+        for group in groups:
+            if fits(group, table):
+                group.append(table)
+                break
+        else:
+            groups.append([table])
     return groups
 
 
@@ -187,14 +190,17 @@ def _of_repeated(table: Compared) -> Compared:
     for one in (table, _swapped(table)):
         number = one.anchors.unique(dim=0, return_inverse=True)[1]  # the same for equal anchors
         first = (number == number[:, None]).int().argmax(dim=1)
-        some, place = first.unique(return_inverse=True)
-        rows = F.one_hot(place, len(some)).to(one.scores).T
-        joint = {
-            name: rows @ getattr(one, name).to(rows) for name in ("scores", "gradient", "mask")
-        }
-        joint["mask"] = joint["mask"] > 0
-        grouped = replace(one, anchors=one.anchors[some], rows=len(some), **joint)
-        if len(some) < table.rows and grouped.is_balanced:
+        different, place = first.unique(return_inverse=True)
+        sums = F.one_hot(place, len(different)).to(one.scores).T  # adds up the rows of an anchor
+        grouped = replace(
+            one,
+            anchors=one.anchors[different],
+            rows=len(different),
+            scores=sums @ one.scores,
+            gradient=sums @ one.gradient.to(sums),
+            mask=sums @ one.mask.to(sums) > 0,
+        )
+        if len(different) < table.rows and grouped.is_balanced:
             return grouped
     return table
 
@@ -204,10 +210,15 @@ def _once(compared: Sequence[Compared]) -> list[Compared]:
     # A loss may compute its positives row by row, and all pairs with them in one product.
     tables = list(compared)
     for one in compared:
-        for i, other in enumerate(tables if any(t is one for t in tables) else []):
-            both = None if other is one else _placed(one, other)
-            if both is not None and bool(other.mask[both.gradient != other.gradient].all()):
-                tables[i] = both
+        if not any(t is one for t in tables):  # it has been replaced by a table with other pairs
+            continue
+        for i, other in enumerate(tables):
+            merged = None if other is one else _placed(one, other)
+            if merged is None:
+                continue
+            changed = merged.gradient != other.gradient
+            if bool(other.mask[changed].all()):  # all pairs of ``one`` were in ``other`` already
+                tables[i] = merged
                 tables = [t for t in tables if t is not one]
                 break
     return tables
@@ -269,8 +280,8 @@ def _both_directions(tables: list[Compared]) -> tuple[list[Compared], list[Compa
     left = list(tables)
     for one in tables:
         excess = one.gradient.sum(dim=1, keepdim=True)
-        alone = one.pulled.sum(dim=1, keepdim=True) == 1
-        if not bool((alone & (excess < 0)).all()):
+        has_one_positive = one.pulled.sum(dim=1, keepdim=True) == 1
+        if not bool((has_one_positive & (excess < 0)).all()):
             continue
         moved = torch.where(one.pulled, excess, 0)
         half = replace(one, gradient=moved, mask=one.pulled)
@@ -298,19 +309,24 @@ def _placed(one: Compared, other: Compared) -> Compared | None:
         again = one.anchors.equal(other.anchors) and one.columns.equal(other.columns)
         return replace(other, gradient=other.gradient + one.gradient) if again else None
     i, j = one.mask.nonzero(as_tuple=True)
-    ends = one.anchors[i], one.columns[j]
-    exact = "donot_use_mm_for_euclid_dist"
-    sides = [
-        [(torch.cdist(rows, end, compute_mode=exact) <= _EQUAL).to(rows) for end in ends]
-        for rows in (other.anchors, other.columns)
+    anchors, columns = one.anchors[i], one.columns[j]
+    # the anchor of a pair may be among the columns of ``other``, and its candidate an anchor there
+    ways = [
+        (_equal_rows(other.anchors, first), _equal_rows(other.columns, second))
+        for first, second in ((anchors, columns), (columns, anchors))
     ]
-    ways = (sides[0][0], sides[1][1]), (sides[0][1], sides[1][0])
     places = torch.stack([a.sum(dim=0) * b.sum(dim=0) for a, b in ways]).sum(dim=0)
     if not bool(places.all()):
         return None
     share = one.gradient[i, j] / places
     moved = torch.stack([(a * share) @ b.T for a, b in ways]).sum(dim=0)
     return replace(other, gradient=other.gradient + moved, mask=other.mask | (moved != 0))
+
+
+def _equal_rows(x: Tensor, y: Tensor) -> Tensor:
+    """Return for each row of x (n x d) and each of y (m x d) 1 if they are equal, else 0."""
+    distance = torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist")
+    return (distance <= _EQUAL).to(x)
 
 
 def _swapped(table: Compared) -> Compared:
