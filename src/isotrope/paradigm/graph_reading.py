@@ -131,7 +131,7 @@ class GraphReading:
             for path in softmax_targets.paths_of(seen.hook, graph.users_of):
                 end = path[-1][0]
                 if operation_of(end) == "LogSoftmax":
-                    self._hook(end.register_prehook, softmax_targets.read_targets, seen, path)
+                    self._hook(end.register_prehook, seen.read_targets, path)
         for edge, others in self._joins.items():
             self._hook(edge[0].register_prehook, self._add, self._totals, edge, edge[1])
             for node, slot in others:
@@ -201,7 +201,7 @@ class GraphReading:
             ]
             self.explained = min(shares, default=1.0)
         for seen in self._similarities:
-            softmax_targets.without_smoothing(seen)
+            seen.remove_smoothing()
             seen.alpha /= self._times
             seen.recognise_distance()
         self.compared = tables(self._similarities)
@@ -295,11 +295,11 @@ class _LossGraph:
         self._wrong = ""
         for seen in self.similarities:
             paths = softmax_targets.paths_of(seen.hook, self.users_of)
-            softmax_targets.place(seen, paths)
-            softmax_targets.read_scale(seen, paths)
-            twice = any(softmax_targets.again(path, self.users_of) for path in paths)
-            if seen.across or twice:
-                self._wrong = _ACROSS if seen.across else _TWICE
+            seen.use = softmax_targets.use_of(paths, seen.node, seen.alpha)
+            if seen.use.across:
+                self._wrong = _ACROSS
+            elif any(softmax_targets.takes_probabilities(path, self.users_of) for path in paths):
+                self._wrong = _TWICE
         self.similarities = [] if self._wrong else self.similarities
 
     def _walk(self) -> list[Similarity]:

@@ -57,7 +57,7 @@ def _sides(given: Similarity) -> list[_Side]:
         lengths, roots = lengths[::-1], roots[::-1]
     made = []
     for part in _directions(gradient, parts) if candidates.ndim == 2 else [gradient]:
-        turned = _turned(part) if given.turned is None else given.turned
+        turned = _turned(part) if given.use.turned is None else given.use.turned
         turned &= candidates.ndim == 2
         made.append(
             (
@@ -204,10 +204,10 @@ def _table(
         scores = _scores(anchors, candidates, distance=distance, squared=squared)
     elif squared:
         scores = -scores.square()
-    if squared and given.rooted:
+    if squared and given.use.rooted:
         scores, squared = -(-scores).clamp_min(0).sqrt(), False
         gradient = -2 * gradient * scores
-    scale = given.scale
+    scale = given.use.scale
     if given.cosine:
         sizes = [torch.linalg.vector_norm(x, dim=-1) for x in (anchors, candidates)]
         lengths, size = sizes[0], sizes[0][:, None] * sizes[1]
@@ -239,9 +239,9 @@ def _table(
     table = Compared(
         *(anchors, candidates, scores, gradient, mask, rows),
         *(None not in given.edges, distance, lengths, roots),
-        *(rounded, scale, given.beside, _summed(given)),
+        *(rounded, scale, given.use.beside, _summed(given)),
         has_soft_targets=given.soft,
-        has_sigmoids=given.sigmoid,
+        has_sigmoids=given.use.sigmoid,
     )
     return replace(table, mask=mask & ~_left_out(table))
 

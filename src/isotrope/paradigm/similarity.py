@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
@@ -22,6 +22,7 @@ from isotrope.paradigm.graph import (
     value_of,
     walk,
 )
+from isotrope.paradigm.softmax_targets import Path, Use, targets_of
 
 Kind = Literal["product", "distance", "scores"]
 _Input = tuple[Node | None, int]
@@ -38,6 +39,7 @@ _PICKS = {"Index", "IndexSelect", "Select", "Slice", "Split", "Unbind", "Narrow"
 _NORMALISES = MOVES | SCALES | _NORMS | {"ClampMin", "Clamp", "Sqrt", "Rsqrt"}
 _NORMALISES |= {"Sum", "Pow", "Add", "Maximum", "Exp"}
 _LEAST_WIDTH = 4  # least number of dimensions of an embedding
+_NOISE = 8.0  # rounding errors of a difference, as a multiple of eps
 _OWN = 0.02  # sums of rows and columns below this share of the diagonal's gradient count as 0
 
 
@@ -69,12 +71,7 @@ class Similarity:
     # the use of the result
     tokens: bool = False  # tokens are compared; a later operation computes a score for each text
     squared: bool = False  # a later operation squares a distance
-    rooted: bool = False  # the loss takes the square root of the result
-    sigmoid: bool = False  # the loss takes a sigmoid of each result by itself
-    scale: float | None = None  # number that multiplies the result before an exponential
-    beside: Node | None = None  # node that concatenates these scores with others
-    turned: bool | None = None  # ``beside`` or a softmax has the anchors as columns; None: unknown
-    across: bool = False  # a softmax after ``beside`` compares anchors, not candidates
+    use: Use = field(default_factory=Use)
 
     # the backward pass
     gradient: Tensor | None = None  # of the loss with respect to the result
@@ -190,6 +187,25 @@ class Similarity:
                 edge = above[0] if len(above) == 1 and operation_of(edge[0]) in MOVES else None
         return rows
 
+    def read_targets(self, path: Path, gradients: tuple[Tensor | None, ...]) -> None:
+        """Read the targets of the softmax at the end of a path from the gradients of its output."""
+        if gradients[0] is None:
+            return
+        targets = targets_of(path, gradients[0])
+        self.soft |= targets.soft
+        for place, part in targets.smoothing.items():
+            self.smoothing[place] = self.smoothing.get(place, 0) + part
+
+    def remove_smoothing(self) -> None:
+        """Remove what label smoothing adds to the gradient."""
+        for (user, slot), part in self.smoothing.items():
+            if (user, slot) in self.parts:
+                self.parts[user, slot] = self.parts[user, slot] + part
+            if user.next_functions[slot][0] == self.hook and self.gradient is not None:
+                left = self.gradient + part
+                noise = _NOISE * torch.finfo(left.dtype).eps * part.abs()
+                self.gradient = left.where(left.abs() > noise, 0)
+
     def recognise_distance(self) -> None:
         """Mark products x.y as squared distances if the loss computes |x|^2 + |y|^2 - 2 x.y.
 
@@ -203,7 +219,8 @@ class Similarity:
                 self.expanded, self.gradient = True, g - torch.diag(own)
         if self.expanded:
             self.kind, self.squared, self.alpha = "distance", True, -self.alpha / 2
-            self.scale = None if self.scale is None else self.scale / 2
+            if self.use.scale is not None:
+                self.use = replace(self.use, scale=self.use.scale / 2)
 
 
 def compares(node: Node) -> bool:

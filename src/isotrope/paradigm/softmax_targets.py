@@ -1,13 +1,15 @@
-"""Reads the targets of a softmax from the gradient that reaches it.
+"""Reads how a loss uses its scores: their place and scale in a softmax, and the softmax's targets.
 
-The loss -sum_j t_j log p_j pulls the candidate j with the force t_j. Label smoothing adds one pull
-to the targets of all candidates, so that an anchor is pulled to its negatives and, if its positive
-is far ahead, pushed from it. Without this pull, the gradient is that of the loss times 1 -
-smoothing.
+Place and scale follow from the nodes between the scores and the loss, and the targets from the
+gradient that reaches the softmax: the loss -sum_j t_j log p_j pulls the candidate j with the force
+t_j. Label smoothing adds one pull to the targets of all candidates, so that an anchor is pulled to
+its negatives and, if its positive is far ahead, pushed from it. Without this pull, the gradient is
+that of the loss times 1 - smoothing.
 """
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -24,7 +26,6 @@ from isotrope.paradigm.graph import (
     shape_of,
     signed,
 )
-from isotrope.paradigm.similarity import Similarity
 
 SHIFTS = MOVES | {"Neg", "Add", "Sub", "MaskedFill", "MaskedScatter", "Where", "Diagonal"}
 SHIFTS |= {"Gather", "Clamp", "ClampMin", "IndexPut"}
@@ -39,8 +40,46 @@ Path = tuple[tuple[Node, int], ...]
 _SAME = 1e-4  # relative difference between two scales that count as one
 _ALIKE = 0.01  # relative difference between two shares of smoothing that count as one
 _ROUNDING = 1e-4  # share of a row's pull that counts as 0
-_NOISE = 8.0  # rounding errors of a difference, as a multiple of eps
 _HARD = 0.1  # share of a row's largest target; targets nearer to 0 or to the largest are not soft
+
+
+@dataclass(frozen=True)
+class Use:
+    """How a loss uses the scores that a node computes.
+
+    In ``softmax(cat([a @ b.T, a @ n.T], dim=1))``, ``beside`` is the node of ``cat``.
+
+    Attributes:
+        beside: Node that concatenates these scores with others; None without such a node, or if
+            there are several.
+        turned: Whether the scores are transposed before ``beside`` or, without ``beside``, whether
+            the softmax is over columns, so that the anchors are the columns. None: unknown.
+        across: Whether the softmax after ``beside`` is over columns, so that it compares anchors.
+        scale: Number that multiplies the scores before an exponential (1/temperature).
+        rooted: Whether the loss takes the square root of each score.
+        sigmoid: Whether the loss takes a sigmoid of each score by itself.
+    """
+
+    beside: Node | None = None
+    turned: bool | None = None
+    across: bool = False
+    scale: float | None = None
+    rooted: bool = False
+    sigmoid: bool = False
+
+
+@dataclass(frozen=True)
+class Targets:
+    """The targets of a softmax.
+
+    Attributes:
+        soft: Whether the anchors have soft targets, so that their positives are unknown.
+        smoothing: What to add to the gradient at each step of the path from the scores to the
+            softmax in order to undo label smoothing; empty without smoothing.
+    """
+
+    soft: bool
+    smoothing: dict[tuple[Node, int], Tensor]
 
 
 def keeps_order(node: Node, shape: tuple[int, ...]) -> bool:
@@ -82,67 +121,77 @@ def paths_of(start: Node, users: Callable[[Node], list[tuple[Node, int]]]) -> li
     return found
 
 
-def again(path: Path, users: Callable[[Node], list[tuple[Node, int]]]) -> bool:
+def takes_probabilities(path: Path, users: Callable[[Node], list[tuple[Node, int]]]) -> bool:
     """Return whether a loss uses probabilities, at which a path ends, as scores or logarithms."""
-    after = paths_of(path[-1][0], users) if operation_of(path[-1][0]) == "Softmax" else []
-    alone = (p for p in after if all(len(edges_above(n.next_functions)) == 1 for n, _ in p))
-    return any(operation_of(p[-1][0]) in ("LogSoftmax", "Logsumexp", "NllLoss") for p in alone)
+    softmax = path[-1][0]
+    if operation_of(softmax) != "Softmax":
+        return False
+    for after in paths_of(softmax, users):
+        alone = all(len(edges_above(node.next_functions)) == 1 for node, _ in after)
+        if alone and operation_of(after[-1][0]) in ("LogSoftmax", "Logsumexp", "NllLoss"):
+            return True
+    return False
 
 
-def place(seen: Similarity, paths: list[Path]) -> None:
-    """Store in ``seen`` where the loss puts its scores: ``beside``, ``turned`` and ``across``.
+def use_of(paths: list[Path], scores: Node, alpha: float) -> Use:
+    """Return how a loss uses the output of the node ``scores``, from its ``paths`` (paths_of).
 
-    In ``softmax(cat([a @ b.T, a @ n.T], dim=1))``, ``beside`` is the node of ``cat``. ``turned``
-    says whether the scores are transposed before it or, without ``cat``, whether the softmax is
-    over columns. ``across`` says that the softmax after ``cat`` is over columns. Nothing is stored
-    where paths disagree.
+    ``alpha`` is the number by which the node itself multiplies each score. Where paths disagree,
+    the result is unknown.
     """
-    ends, along, turns = dict[Node, bool](), set[bool](), set[bool]()
+    ends = [(operation_of(path[-1][0]), _factor(path, alpha)) for path in paths]
+    scales = [abs(x) for end, x in ends if end in _EXPONENTIALS and x is not None]
+    return replace(
+        _place(paths, scores),
+        scale=scales[0] if scales and max(scales) <= (1 + _SAME) * min(scales) else None,
+        rooted=any(end == "Sqrt" and factor is not None for end, factor in ends),
+        sigmoid=all(end in _SIGMOIDS for end, _ in ends),
+    )
+
+
+def _place(paths: list[Path], scores: Node) -> Use:
+    """Return ``beside``, ``turned`` and ``across`` of the scores."""
+    turned_at = dict[Node, bool]()  # each node that concatenates: are the scores transposed there?
+    across, turned_alone = set[bool](), set[bool]()  # is a softmax over columns?
     for path in paths:
-        together, turned, after = None, False, False  # after: transposed since the last ``cat``
+        cat, turned_before, turned = None, False, False  # turned: since the last ``cat``
         for node, _ in path:
             operation = operation_of(node)
             if operation == "Cat" and len(shape_of(node)) > 1:
                 if signed(saved_of(node, "dim")) not in (-1, len(shape_of(node)) - 1):
                     break
-                together, turned, after = node, turned ^ after, False
+                cat, turned_before, turned = node, turned_before ^ turned, False
             elif operation in _SOFTMAXES:
                 dims = saved_of(node, "dim")
-                rows = signed(dims[0] if isinstance(dims, tuple) else dims) in (0, -2)
-                (turns if together is None else along).add(rows != after)
+                is_over_rows = signed(dims[0] if isinstance(dims, tuple) else dims) in (0, -2)
+                (turned_alone if cat is None else across).add(is_over_rows != turned)
             else:
-                after ^= _turns(node)
-        if together is not None:
-            ends[together] = turned
-    if len(ends) == 1:
-        ((seen.beside, seen.turned),) = ends.items()
-        seen.across = along == {True} and len(shape_of(seen.beside)) == 2
-    elif len(turns) == 1 and not ends and len(shape_of(seen.node)) == 2:
-        seen.turned = turns.pop()
+                turned ^= _turns(node)
+        if cat is not None:
+            turned_at[cat] = turned_before
+    if len(turned_at) == 1:
+        ((beside, is_turned),) = turned_at.items()
+        return Use(beside, is_turned, across == {True} and len(shape_of(beside)) == 2)
+    if len(turned_alone) == 1 and not turned_at and len(shape_of(scores)) == 2:
+        return Use(turned=turned_alone.pop())
+    return Use()
 
 
-def read_scale(seen: Similarity, paths: list[Path]) -> None:
-    """Store in ``seen`` the factor 1/tau of its scores in an exponential, and how paths end."""
-    found = []
-    for path in paths:
-        factor: float | None = seen.alpha
-        for node, slot in path[:-1]:
-            operation = operation_of(node)
-            if operation in ("Mul", "Div") and factor is not None:
-                by = _factor(saved_of(node, "self" if slot else "other"))
-                if by is None or (slot and operation == "Div"):
-                    factor = None
-                else:
-                    factor = factor / by if operation == "Div" else factor * by
-        end = operation_of(path[-1][0])
-        found += [abs(factor)] if end in _EXPONENTIALS and factor is not None else []
-        seen.rooted |= end == "Sqrt" and factor is not None
-    seen.sigmoid = all(operation_of(path[-1][0]) in _SIGMOIDS for path in paths if path)
-    if found and max(found) <= (1 + _SAME) * min(found):
-        seen.scale = found[0]
+def _factor(path: Path, alpha: float) -> float | None:
+    """Return ``alpha`` times the factors of a path; None if pairs have different factors."""
+    factor = alpha
+    for node, slot in path[:-1]:
+        operation = operation_of(node)
+        if operation not in ("Mul", "Div"):
+            continue
+        by = _scalar(saved_of(node, "self" if slot else "other"))
+        if by is None or (slot and operation == "Div"):
+            return None
+        factor = factor / by if operation == "Div" else factor * by
+    return factor
 
 
-def _factor(value: object) -> float | None:
+def _scalar(value: object) -> float | None:
     """Return a scalar; of a matrix of signs, such as 1 and -1, the size; None if it is neither."""
     if isinstance(value, Tensor) and value.numel() > 1:
         least, most = value.detach().float().abs().aminmax()
@@ -151,55 +200,42 @@ def _factor(value: object) -> float | None:
 
 
 @torch.no_grad()
-def read_targets(seen: Similarity, path: Path, gradients: tuple[Tensor | None, ...]) -> None:
-    """Store in ``seen`` whether targets are soft, and the gradient of label smoothing.
+def targets_of(path: Path, gradient: Tensor) -> Targets:
+    """Return the targets of the softmax at the end of a path.
 
     Args:
-        seen: Similarity from which ``path`` leads to a softmax.
         path: See :func:`paths_of`; it ends in a ``log_softmax``.
-        gradients: Gradient of the loss with respect to the output of the softmax.
+        gradient: Gradient of the loss with respect to the output of the softmax.
     """
-    if gradients[0] is None:
-        return
-    pull = -gradients[0].movedim(signed(saved_of(path[-1][0], "dim")), -1)
-    alike, soft = _smoothing(pull)
-    seen.soft |= soft
-    if alike is None:
-        return
-    part = alike.expand_as(pull).movedim(-1, signed(saved_of(path[-1][0], "dim"))).contiguous()
-    for user, slot in reversed(path):
-        parts = user(part)
-        part = parts[slot] if isinstance(parts, tuple) else parts
-        seen.smoothing[user, slot] = seen.smoothing.get((user, slot), 0) + part
-
-
-def without_smoothing(seen: Similarity) -> None:
-    """Remove what label smoothing adds to the gradient of a similarity."""
-    for (user, slot), part in seen.smoothing.items():
-        if (user, slot) in seen.parts:
-            seen.parts[user, slot] = seen.parts[user, slot] + part
-        if user.next_functions[slot][0] == seen.hook and seen.gradient is not None:
-            left = seen.gradient + part
-            noise = _NOISE * torch.finfo(left.dtype).eps * part.abs()
-            seen.gradient = left.where(left.abs() > noise, 0)
-
-
-def _smoothing(pull: Tensor) -> tuple[Tensor | None, bool]:
-    """Return the equal pull on all candidates of a row (None: no smoothing), and if t is soft."""
+    dim = signed(saved_of(path[-1][0], "dim"))
+    pull = -gradient.movedim(dim, -1)
     rows = pull.float().reshape(-1, pull.shape[-1])  # one row, if a loss scores a single query
-    live, count = rows.sum(dim=1) > 0, rows.shape[1]
-    rows, least = rows[live], pull.amin(dim=-1, keepdim=True)
-    if count <= 1 or not len(rows):
-        return None, False
-    floor = rows.amin(dim=1, keepdim=True)
-    share = count * floor[:, 0] / rows.sum(dim=1)
-    tolerance = max(_ALIKE, 4 * torch.finfo(pull.dtype).eps)
-    usual = 2 * (rows <= (1 + tolerance) * floor).sum(dim=1) >= count  # most have the least pull
-    seen = share.amin() > _ROUNDING  # the least pull is not a rounding error
-    most_alike = min(1 - tolerance, (1 + tolerance) * float(share.amin()))
-    alike = share.amax() <= most_alike  # in all rows; a share of 1: all targets are equal
-    smooth = bool(usual.all() and seen and alike)
-    targets = rows - floor if smooth else rows
-    targets = targets / targets.amax(dim=1, keepdim=True)
-    between = ((targets > _HARD) & (targets < 1 - _HARD)).any(dim=1)
-    return least.clamp_min(0) if smooth else None, 2 * int(between.sum()) > len(rows)
+    rows = rows[rows.sum(dim=1) > 0]
+    if rows.shape[1] <= 1 or not len(rows):
+        return Targets(False, {})
+    least = rows.amin(dim=1, keepdim=True)
+    if not _is_smoothed(rows, least, max(_ALIKE, 4 * torch.finfo(pull.dtype).eps)):
+        return Targets(_is_soft(rows), {})
+    part = pull.amin(dim=-1, keepdim=True).clamp_min(0).expand_as(pull)
+    part, smoothing = part.movedim(-1, dim).contiguous(), {}
+    for user, slot in reversed(path):
+        inputs = user(part)
+        part = inputs[slot] if isinstance(inputs, tuple) else inputs
+        smoothing[user, slot] = part
+    return Targets(_is_soft(rows - least), smoothing)
+
+
+def _is_smoothed(pull: Tensor, least: Tensor, tolerance: float) -> bool:
+    """Whether label smoothing explains the least pull (n x 1) of each row of ``pull`` (n x m)."""
+    share = pull.shape[1] * least[:, 0] / pull.sum(dim=1)
+    usual = 2 * (pull <= (1 + tolerance) * least).sum(dim=1) >= pull.shape[1]
+    # the same share in all rows, and below 1, at which all targets would be equal
+    limit = min(1 - tolerance, (1 + tolerance) * float(share.amin()))
+    return bool(usual.all() and share.amin() > _ROUNDING and share.amax() <= limit)
+
+
+def _is_soft(targets: Tensor) -> bool:
+    """Whether most rows (n x m) have a target that is neither nearly 0 nor nearly the largest."""
+    share = targets / targets.amax(dim=1, keepdim=True)
+    between = ((share > _HARD) & (share < 1 - _HARD)).any(dim=1)
+    return 2 * int(between.sum()) > len(targets)
