@@ -1,7 +1,7 @@
 """Turns an operation that compares embeddings into a table of pairs and their gradients."""
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -14,11 +14,60 @@ from isotrope.paradigm.similarity import Similarity
 
 MOST_ENTRIES = 1 << 20  # of a table; rows of larger tables are sampled
 _MOST_OWN = 512  # most rows of a table in which each row has candidates of its own
-Normal = tuple[Tensor, Tensor, Tensor | None, Tensor, list[Tensor]]
-_Roots = tuple[frozenset[Node], frozenset[Node]]
-_Side = tuple[Tensor, Tensor, Tensor | None, Tensor, Similarity, Tensor | None, _Roots]
 _ROUNDED = 0.01  # change of a norm of 1 by half precision
 _SAME = 1e-5  # largest 1 - cosine of a row with itself
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """Anchors, the candidates that they are compared with, and the gradient on each pair.
+
+    Attributes:
+        anchors: Vectors of the anchors, n x d.
+        candidates: Vectors of the candidates, m x d; n x m x d if each anchor has its own.
+        gradient: Derivative of the loss with respect to each product or distance, n x m.
+        scores: Similarity of each pair, n x m; None if autograd did not keep it.
+        parts: Summands of ``gradient``, one for each use of the scores; empty if unknown.
+        lengths: Norms of anchors and candidates before they were normalised; None if unknown.
+        roots: The graph nodes that compute the anchors, and those that compute the candidates.
+    """
+
+    anchors: Tensor
+    candidates: Tensor
+    gradient: Tensor
+    scores: Tensor | None = None
+    parts: tuple[Tensor, ...] = ()
+    lengths: tuple[Tensor | None, Tensor | None] = (None, None)
+    roots: tuple[frozenset[Node], frozenset[Node]] = (frozenset(), frozenset())
+
+    @property
+    def has_own_candidates(self) -> bool:
+        """Whether each anchor has candidates of its own."""
+        return self.candidates.ndim == 3
+
+    def swapped(self) -> "_Pairs":
+        """Return the pairs with anchors and candidates exchanged."""
+        return _Pairs(
+            self.candidates,
+            self.anchors,
+            self.gradient.T,
+            None if self.scores is None else self.scores.T,
+            lengths=self.lengths[::-1],
+            roots=self.roots[::-1],
+        )
+
+    def sampled(self, most: int) -> "_Pairs":
+        """Return the pairs of at most ``most`` anchors, sampled evenly."""
+        if len(self.anchors) <= most:
+            return self
+        rows = torch.linspace(0, len(self.anchors) - 1, most, device=self.anchors.device).long()
+        return replace(
+            self,
+            anchors=self.anchors[rows],
+            candidates=self.candidates[rows] if self.has_own_candidates else self.candidates,
+            gradient=self.gradient[rows],
+            scores=None if self.scores is None else self.scores[rows],
+        )
 
 
 def tables(operations: Iterable[Similarity]) -> list[Compared]:
@@ -27,52 +76,47 @@ def tables(operations: Iterable[Similarity]) -> list[Compared]:
     The rows of large tables are sampled evenly. Tables with equally many rows keep the same rows,
     because they may share a softmax.
     """
-    sides, most = [side for given in operations for side in _sides(given)], dict[int, int]()
-    for anchors, candidates, *_ in sides:
-        own, rows = candidates.ndim == 3, len(anchors)
-        limit = _MOST_OWN if own else max(16, MOST_ENTRIES // max(1, len(candidates)))
+    sides = [(similarity, pairs) for similarity in operations for pairs in _sides(similarity)]
+    most: dict[int, int] = {}  # from the number of rows of a table to the number that is kept
+    for _, pairs in sides:
+        rows, limit = len(pairs.anchors), _MOST_OWN
+        if not pairs.has_own_candidates:
+            limit = max(16, MOST_ENTRIES // max(1, len(pairs.candidates)))
         most[rows] = min(limit, most.get(rows, rows))
-    return [_table(*side, most=most[len(side[0])]) for side in sides]
+    return [_table(similarity, pairs, most[len(pairs.anchors)]) for similarity, pairs in sides]
 
 
-def _sides(given: Similarity) -> list[_Side]:
-    """Return the arguments of a table, or of two if a loss has two directions."""
+def _sides(given: Similarity) -> list[_Pairs]:
+    """Return the pairs of an operation, twice if a loss compares them in two directions."""
     if given.gradient is None or given.a is None or given.b is None:
         return []
     operation = given.operation
     a, b, g = (at_least_float(x.detach()) for x in (given.a, given.b, given.gradient))
     g = g * given.alpha
     value = None if given.value is None else at_least_float(given.value.detach())
-    parts = [at_least_float(p).reshape(g.shape) * given.alpha for p in given.parts.values()]
+    parts = tuple(at_least_float(p).reshape(g.shape) * given.alpha for p in given.parts.values())
     if given.whole:
-        g, parts = g.expand(len(a)), []
-    normal = _normal(operation, a, b, g, value, parts)
-    if normal is None:
+        g, parts = g.expand(len(a)), ()
+    pairs = _normal(operation, a, b, g, value, parts)
+    if pairs is None:
         return []
-    anchors, candidates, scores, gradient, parts = normal
-    lengths, roots = given.lengths, given.roots
+    gradient, parts, lengths, roots = pairs.gradient, pairs.parts, given.lengths, given.roots
     if given.kind == "distance":
-        gradient, parts = -gradient, [-p for p in parts]
+        gradient, parts = -gradient, tuple(-p for p in parts)
     if operation == "Mv" or (operation == "Bmm" and a.shape[1] != 1 < a.shape[0]):
         lengths, roots = lengths[::-1], roots[::-1]
-    made = []
-    for part in _directions(gradient, parts) if candidates.ndim == 2 else [gradient]:
+    pairs = replace(pairs, lengths=lengths, roots=roots)
+    if pairs.has_own_candidates:
+        return [replace(pairs, gradient=gradient)]
+    sides = []
+    for part in _directions(gradient, parts):
         turned = _turned(part) if given.use.turned is None else given.use.turned
-        turned &= candidates.ndim == 2
-        made.append(
-            (
-                *((candidates, anchors) if turned else (anchors, candidates)),
-                None if scores is None else scores.T if turned else scores,
-                part.T if turned else part,
-                given,
-                lengths[turned],
-                roots[::-1] if turned else roots,
-            )
-        )
-    return made
+        side = replace(pairs, gradient=part)
+        sides.append(side.swapped() if turned else side)
+    return sides
 
 
-def _directions(gradient: Tensor, parts: list[Tensor]) -> list[Tensor]:
+def _directions(gradient: Tensor, parts: Sequence[Tensor]) -> list[Tensor]:
     """Return the gradient split by the uses of the scores, if each use is a separate loss."""
     # A symmetric loss uses one matrix twice: by rows and by columns.
     parts = [p for p in parts if bool(p.any())]
@@ -96,43 +140,48 @@ def _turned(gradient: Tensor) -> bool:
 
 
 def _normal(
-    operation: str, a: Tensor, b: Tensor, g: Tensor, value: Tensor | None, parts: list[Tensor]
-) -> Normal | None:
-    """Return anchors n x d, candidates m x d or n x k x d, scores, gradient and its parts."""
+    operation: str,
+    a: Tensor,
+    b: Tensor,
+    g: Tensor,
+    value: Tensor | None,
+    parts: tuple[Tensor, ...],
+) -> _Pairs | None:
+    """Return the pairs of an operation on a and b; g: gradient of its result ``value``."""
     match operation:
         case "Mm" | "Addmm":
-            return a, b.T, None, g, parts
+            return _Pairs(a, b.T, g, parts=parts)
         case "Mv":
-            return b[None], a, None, g[None], []
+            return _Pairs(b[None], a, g[None])
         case "Dot":
-            return a[None], b[None], None, g.reshape(1, 1), []
+            return _Pairs(a[None], b[None], g.reshape(1, 1))
         case "scores":
-            return a, g.new_zeros(*g.shape, 0), value, g, []
+            return _Pairs(a, g.new_zeros(*g.shape, 0), g, value)
         case "tokens":
             return _texts(a, b, g, value)
         case "Bmm" | "Baddbmm" if len(a) == 1:
-            return a[0], b[0].T, None, g[0], [p[0] for p in parts if p.ndim == 3]
+            return _Pairs(a[0], b[0].T, g[0], parts=tuple(p[0] for p in parts if p.ndim == 3))
         case "Bmm" | "Baddbmm" if a.shape[1] == 1:
-            return a[:, 0], b.transpose(1, 2), None, g[:, 0], []
+            return _Pairs(a[:, 0], b.transpose(1, 2), g[:, 0])
         case "Bmm" | "Baddbmm":
-            return b[:, :, 0], a, None, g[:, :, 0], []
+            return _Pairs(b[:, :, 0], a, g[:, :, 0])
         case "Cdist" | "EuclideanDist":
             if a.ndim == 3:
                 if len(a) > 1:
                     return None
                 a, b, g, value = a[0], b[0], g[0], None if value is None else value[0]
-            return a, b, None if value is None else -value, g, []
+            return _Pairs(a, b, g, None if value is None else -value)
         case "Pdist":
             i, j = torch.triu_indices(len(a), len(a), 1, device=a.device)
-            full, distances = g.new_zeros(len(a), len(a)), g.new_zeros(len(a), len(a))
-            for target, numbers in ((full, g / 2), (distances, -value if value is not None else g)):
+            full, scores = g.new_zeros(len(a), len(a)), g.new_zeros(len(a), len(a))
+            for target, numbers in ((full, g / 2), (scores, -value if value is not None else g)):
                 target[i, j] = target[j, i] = numbers
-            return a, a, distances, full, []
+            return _Pairs(a, a, full, scores)
     return _rowwise(a, b, g, value)
 
 
-def _rowwise(a: Tensor, b: Tensor, g: Tensor, value: Tensor | None) -> Normal | None:
-    """As :func:`_normal` (a table of pairs), for operands that broadcast, compared row by row."""
+def _rowwise(a: Tensor, b: Tensor, g: Tensor, value: Tensor | None) -> _Pairs | None:
+    """As :func:`_normal`, for operands that broadcast and are compared row by row."""
     dims = max(a.ndim, b.ndim)
     a, b = (x.reshape(*[1] * (dims - x.ndim), *x.shape) for x in (a, b))
     if dims not in (1, 2, 3):
@@ -144,106 +193,102 @@ def _rowwise(a: Tensor, b: Tensor, g: Tensor, value: Tensor | None) -> Normal | 
     scores = None if value is None else -value.reshape(shape[:-1])
     if dims < 3:
         a, b = (x.expand(shape) for x in (a, b))
-        return a, b[:, None], None if scores is None else scores[:, None], g[:, None], []
+        return _Pairs(a, b[:, None], g[:, None], None if scores is None else scores[:, None])
     if a.shape[1] == 1 == b.shape[0] and shape[0] > 1:
-        return a[:, 0], b[0], scores, g, []
+        return _Pairs(a[:, 0], b[0], g, scores)
     if b.shape[1] == 1 == a.shape[0] and shape[0] > 1:
-        return b[:, 0], a[0], scores, g, []
+        return _Pairs(b[:, 0], a[0], g, scores)
     for x, y in ((a, b), (b, a)):  # torch repeats the rows before it takes cosines
         if x.shape == y.shape and bool((x == x[:, :1]).all()) and bool((y == y[:1]).all()):
-            return x[:, 0], y[0], scores, g, []
+            return _Pairs(x[:, 0], y[0], g, scores)
     a, b = (b, a) if b.shape[1] == 1 < a.shape[1] else (a, b)
     if a.shape[1] == 1:
-        return a[:, 0].expand(shape[0], -1), b.expand(shape), scores, g, []
-    flat = [x.expand(shape).flatten(0, 1) for x in (a, b)]
-    scores = None if scores is None else scores.reshape(-1, 1)
-    return flat[0], flat[1][:, None], scores, g.reshape(-1, 1), []
+        return _Pairs(a[:, 0].expand(shape[0], -1), b.expand(shape), g, scores)
+    a, b = (x.expand(shape).flatten(0, 1) for x in (a, b))
+    return _Pairs(
+        a, b[:, None], g.reshape(-1, 1), None if scores is None else scores.reshape(-1, 1)
+    )
 
 
-def _texts(a: Tensor, b: Tensor, g: Tensor, value: Tensor | None) -> Normal | None:
-    """As :func:`_normal` (a table of pairs), for texts that are compared by their tokens."""
+def _texts(a: Tensor, b: Tensor, g: Tensor, value: Tensor | None) -> _Pairs | None:
+    """As :func:`_normal`, for texts that are compared by their tokens."""
     if g.ndim not in (3, 4) or value is None:
         return None
-    on, s, t = g != 0, g.shape[-2], g.shape[-1]
+    on, s, t = g != 0, g.shape[-2], g.shape[-1]  # tokens of a text on either side
     gradient = g.sum(dim=(-2, -1)) / on.sum(dim=(-2, -1)).clamp_min(1)
     scores = torch.where(on, value, 0).sum(dim=(-2, -1))
     # a pair without a gradient, such as a positive far ahead, does not show the compared tokens
     of = -1 if int(on.sum(dim=-1).max()) < 2 else -2  # over which dimension the loss took maxima
     scores = torch.where(on.any(dim=(-2, -1)), scores, value.amax(dim=of).sum(dim=-1))
     n, k = gradient.shape if g.ndim == 4 else (len(g), 1)
-    texts = [x.reshape(-1, x.shape[-1]) for x in (a, b.mT)]
-    if len(texts[0]) not in (n * s, n * k * s) or len(texts[1]) not in (k * t, n * k * t):
+    a, b = (x.reshape(-1, x.shape[-1]) for x in (a, b.mT))
+    if len(a) not in (n * s, n * k * s) or len(b) not in (k * t, n * k * t):
         return None
-    x, y = (
-        v.reshape(-1, size, v.shape[-1]).mean(dim=1) for v, size in zip(texts, (s, t), strict=True)
-    )
-    x, y = x.reshape(n, -1, x.shape[-1]), y.reshape(-1, k, y.shape[-1])
-    return _rowwise(x, y, gradient.reshape(n, k), -scores)
+    a, b = (x.reshape(-1, size, x.shape[-1]).mean(dim=1) for x, size in ((a, s), (b, t)))
+    a, b = a.reshape(n, -1, a.shape[-1]), b.reshape(-1, k, b.shape[-1])
+    return _rowwise(a, b, gradient.reshape(n, k), -scores)
 
 
-def _table(
-    anchors: Tensor,
-    candidates: Tensor,
-    scores: Tensor | None,
-    gradient: Tensor,
-    given: Similarity,
-    lengths: Tensor | None,
-    roots: _Roots,
-    *,
-    most: int,
-) -> Compared:
-    """Return a table of at most ``most`` rows, sampled evenly."""
-    rows, own = len(anchors), candidates.ndim == 3
-    distance, squared = given.kind == "distance", given.squared
-    if rows > most:
-        some = torch.linspace(0, rows - 1, most, device=anchors.device).long()
-        anchors, gradient = anchors[some], gradient[some]
-        scores = None if scores is None else scores[some]
-        candidates = candidates[some] if own else candidates
+def _table(given: Similarity, pairs: _Pairs, most: int) -> Compared:
+    """Return a table of at most ``most`` rows, with cosines as scores if all norms are equal."""
+    rows, pairs = len(pairs.anchors), pairs.sampled(most)
+    anchors, candidates, gradient = pairs.anchors, pairs.candidates, pairs.gradient
+    is_distance, is_squared, scores = given.kind == "distance", given.squared, pairs.scores
     if scores is None:
-        scores = _scores(anchors, candidates, distance=distance, squared=squared)
-    elif squared:
+        scores = _scores(anchors, candidates, distance=is_distance, squared=is_squared)
+    elif is_squared:
         scores = -scores.square()
-    if squared and given.use.rooted:
-        scores, squared = -(-scores).clamp_min(0).sqrt(), False
+    if is_squared and given.use.rooted:
+        scores, is_squared = -(-scores).clamp_min(0).sqrt(), False
         gradient = -2 * gradient * scores
-    scale = given.use.scale
+    scale, lengths = given.use.scale, pairs.lengths[0]
     if given.cosine:
-        sizes = [torch.linalg.vector_norm(x, dim=-1) for x in (anchors, candidates)]
-        lengths, size = sizes[0], sizes[0][:, None] * sizes[1]
-        scores, gradient = scores / size.clamp_min(1e-30), gradient * size
+        norms = [torch.linalg.vector_norm(x, dim=-1) for x in (anchors, candidates)]
+        lengths, product = norms[0], norms[0][:, None] * norms[1]
+        scores, gradient = scores / product.clamp_min(1e-30), gradient * product
         anchors, candidates = (F.normalize(x, dim=-1) for x in (anchors, candidates))
-    elif even(anchors) and even(candidates) and (squared or not distance):  # as cosines
-        sizes = [torch.linalg.vector_norm(x, dim=-1).mean() for x in (anchors, candidates)]
-        one = float(sizes[0] * sizes[1]) or 1.0
-        if distance:  # of |a - b|^2 = |a|^2 + |b|^2 - 2 a.b
-            scores, one, distance = scores + sizes[0] ** 2 + sizes[1] ** 2, 2 * one, False
-        scores, gradient = scores / one, gradient * one
-        scale = None if scale is None else scale * (one if abs(one - 1) > _ROUNDED else 1.0)
+    elif even(anchors) and even(candidates) and (is_squared or not is_distance):  # as cosines
+        norms = [torch.linalg.vector_norm(x, dim=-1).mean() for x in (anchors, candidates)]
+        unit = float(norms[0] * norms[1]) or 1.0  # the score of parallel vectors
+        if is_distance:  # of |a - b|^2 = |a|^2 + |b|^2 - 2 a.b
+            scores, unit, is_distance = scores + norms[0] ** 2 + norms[1] ** 2, 2 * unit, False
+        scores, gradient = scores / unit, gradient * unit
+        if scale is not None and abs(unit - 1) > _ROUNDED:
+            scale *= unit
         anchors, candidates = (
-            x / n.clamp_min(1e-30) for x, n in zip((anchors, candidates), sizes, strict=True)
+            anchors / norms[0].clamp_min(1e-30),
+            candidates / norms[1].clamp_min(1e-30),
         )
     mask = torch.ones_like(gradient, dtype=torch.bool)
-    if own:
-        n, k = gradient.shape
-        index = torch.arange(n * k, device=anchors.device).reshape(n, k)
-        blocks = [
-            torch.zeros(n, n * k, dtype=x.dtype, device=x.device) for x in (scores, gradient, mask)
-        ]
-        scores, gradient, mask = (
-            block.scatter(1, index, x)
-            for block, x in zip(blocks, (scores, gradient, mask), strict=True)
-        )
+    if pairs.has_own_candidates:
+        scores, gradient, mask = (_in_own_columns(x) for x in (scores, gradient, mask))
         candidates = candidates.flatten(0, 1)
-    rounded = given.gradient is not None and given.gradient.dtype.itemsize < 4
     table = Compared(
-        *(anchors, candidates, scores, gradient, mask, rows),
-        *(None not in given.edges, distance, lengths, roots),
-        *(rounded, scale, given.use.beside, _summed(given)),
+        anchors,
+        candidates,
+        scores,
+        gradient,
+        mask,
+        rows,
+        is_two_sided=None not in given.edges,
+        has_distances=is_distance,
+        lengths=lengths,
+        roots=pairs.roots,
+        is_rounded=given.gradient is not None and given.gradient.dtype.itemsize < 4,
+        scale=scale,
+        beside=given.use.beside,
+        summed=_summed(given),
         has_soft_targets=given.soft,
         has_sigmoids=given.use.sigmoid,
     )
     return replace(table, mask=mask & ~_left_out(table))
+
+
+def _in_own_columns(numbers: Tensor) -> Tensor:
+    """Return n x k numbers as n x (n k): row i has its numbers in columns i k to (i + 1) k - 1."""
+    n, k = numbers.shape
+    columns = torch.arange(n * k, device=numbers.device).reshape(n, k)
+    return numbers.new_zeros(n, n * k).scatter(1, columns, numbers)
 
 
 def _summed(given: Similarity) -> float:
