@@ -146,15 +146,15 @@ def test_hard_negatives_are_embedded_as_training_embeds_them(encoder: SentenceEn
     rows = read_rows([*zip(texts, texts[::-1], hard, strict=True)])
     found = embed_rows(encoder, rows, max_length=16, prompts=("query ", "passage "))
     expected = encoder.encode([f"passage {text}" for text in hard], max_length=16)
-    np.testing.assert_allclose(found.negatives, expected, atol=1e-6)
+    np.testing.assert_allclose(found.hard.embeddings, expected, atol=1e-6)
     batch = found.batch(torch.tensor([5, 2]))
-    assert torch.equal(batch.negatives, found.negatives[[5, 2]])
+    assert torch.equal(batch.negatives, found.hard.embeddings[[5, 2]])
     assert found.lengths.shape == (8, 2)
     # left out where the batch has them already: as a positive, twice, and equal after the cut
     same = [("a b", "c", "x y"), ("d", "X, Y!", "z"), ("e", "f", "z"), ("g", "a " * 30, "a " * 31)]
     few = embed_rows(encoder, read_rows(same), max_length=16)
-    assert torch.equal(few.batch(torch.arange(4)).negatives, few.negatives[[1]])
-    assert torch.equal(few.batch(torch.tensor([0, 2])).negatives, few.negatives[[0, 2]])
+    assert torch.equal(few.batch(torch.arange(4)).negatives, few.hard.embeddings[[1]])
+    assert torch.equal(few.batch(torch.tensor([0, 2])).negatives, few.hard.embeddings[[0, 2]])
     assert few.batch(torch.tensor([3])).negatives is None
     audited = audit([*zip(texts, texts[::-1], hard, strict=True)], encoder=encoder, dev=None)
     assert audited.title.startswith("8 pairs with hard negatives of the data")
@@ -175,9 +175,11 @@ def test_a_batch_has_all_hard_negatives_of_its_rows_in_their_order(
         ),
         max_length=16,
     )
-    assert found.owners is not None
-    assert found.owners.tolist() == [1, 2, 2, 4, 5, 5]
-    assert torch.equal(found.batch(torch.tensor([5, 3, 1])).negatives, found.negatives[[4, 5, 0]])
+    assert found.hard is not None
+    assert found.hard.owners.tolist() == [1, 2, 2, 4, 5, 5]
+    assert torch.equal(
+        found.batch(torch.tensor([5, 3, 1])).negatives, found.hard.embeddings[[4, 5, 0]]
+    )
     assert found.batch(torch.tensor([3, 6])).negatives is None
 
 

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from isotrope.core.views import Views
+from isotrope.diagnostics.audit.rows import HardNegatives
 from isotrope.diagnostics.audit.settings import GRID, Setting, recommend, settings_table
 from isotrope.diagnostics.observe import measure
 from isotrope.objectives.dcl import DCL
@@ -34,9 +35,9 @@ def test_the_hard_negatives_of_a_batch_are_in_it() -> None:
     rows = embedded(32, noise=1.5)
     hard = rows.anchors + 0.1 * rows.positives.flip(0)  # nearer than the positives
     own = np.arange(96, dtype=np.uint64).reshape(32, 3)
-    marks = (np.stack([own[:, :2]] * 2), np.stack([own[:, 2]] * 2))
-    owners = np.arange(32)
-    with_hard = of(rows.anchors, rows.positives, negatives=hard, owners=owners, marks=marks)
+    marks = (np.stack([own[:, 2]] * 2), np.stack([own[:, :2]] * 2))
+    negatives = HardNegatives(hard, np.arange(32), *marks)
+    with_hard = of(rows.anchors, rows.positives, hard=negatives)
     own = [line for line in settings_table(with_hard, InfoNCE(), batch_size=32) if line.own]
     numbers = measure(InfoNCE(), Views(rows.anchors, rows.positives, hard))
     (without,) = {

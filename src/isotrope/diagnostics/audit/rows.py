@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice, product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -74,6 +73,33 @@ class PairedRows:
 
 
 @dataclass(frozen=True)
+class HardNegatives:
+    """The hard negatives of n rows, q in all. Two texts count as equal if either hash is equal.
+
+    Attributes:
+        embeddings: Embeddings of the hard negatives, q x d.
+        owners: Row of each hard negative in ascending order, int64 (q).
+        marks: Two hashes of each hard negative, uint64 (2 x q). The first is equal for
+            near-identical texts, the second for texts with equal tokens after cutting.
+        row_marks: The same hashes of the rows' anchors and positives, uint64 (2 x n x 2).
+    """
+
+    embeddings: Tensor
+    owners: NDArray[np.int64]
+    marks: NDArray[np.uint64]
+    row_marks: NDArray[np.uint64]
+
+    def of_batch(self, rows: NDArray[np.int64]) -> Tensor | None:
+        """Return the hard negatives of ``rows`` whose texts are not in the batch already."""
+        first, end = (np.searchsorted(self.owners, rows, side) for side in ("left", "right"))
+        places = np.concatenate([np.arange(*ends) for ends in zip(first, end, strict=True)])
+        in_batch = self.row_marks[:, rows].reshape(2, -1)
+        new = [unseen(self.marks[kind, places], [in_batch[kind]]) for kind in (0, 1)]
+        places = places[new[0] & new[1]]
+        return self.embeddings[torch.from_numpy(places)] if len(places) else None
+
+
+@dataclass(frozen=True)
 class Embedded:
     """The embeddings of both views of n rows.
 
@@ -83,11 +109,7 @@ class Embedded:
         groups: Group of each row, int64 (n). Rows of one group are not negatives of each other.
         texts: Hash of each row's anchor and positive, int64 (n x 2). Rows with a common hash are
             not negatives of each other either. None if all such rows are in one group.
-        negatives: Embeddings of all rows' hard negatives, q x d; None if there are none.
-        owners: Row of each hard negative in ascending order, int64 (q).
-        marks: Hashes in two uint64 arrays: of the anchors and positives (2 x n x 2), and of the
-            hard negatives (2 x q). Index 0 of the first axis: equal for near-identical texts.
-            Index 1: equal for texts with equal tokens after cutting.
+        hard: Hard negatives of all rows; None if there are none.
 
     Raises:
         InputError: There are fewer than two rows, or an embedding is not finite.
@@ -97,16 +119,14 @@ class Embedded:
     positives: Tensor
     groups: Tensor
     texts: Tensor | None = field(default=None, kw_only=True)
-    negatives: Tensor | None = field(default=None, kw_only=True)
-    owners: NDArray[np.int64] | None = field(default=None, kw_only=True)
-    marks: tuple[NDArray[np.uint64], NDArray[np.uint64]] | None = field(default=None, kw_only=True)
+    hard: HardNegatives | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if len(self.anchors) < 2:
             raise InputError(f"give at least 2 rows; found {len(self.anchors)}")
         views = {"anchor": self.anchors, "positive": self.positives}
-        if self.negatives is not None:
-            views["hard negative"] = self.negatives
+        if self.hard is not None:
+            views["hard negative"] = self.hard.embeddings
         for name, rows in views.items():
             broken = (~rows.isfinite().all(dim=1)).nonzero().flatten()
             if len(broken):
@@ -131,15 +151,7 @@ class Embedded:
 
         A hard negative whose text is already in the batch is skipped, as in training.
         """
-        negatives = None
-        if not (self.negatives is None or self.owners is None or self.marks is None):
-            drawn = rows.numpy()
-            ends = (np.searchsorted(self.owners, drawn, side) for side in ("left", "right"))
-            hard = np.concatenate([np.arange(*own) for own in zip(*ends, strict=True)])
-            own, pairs = self.marks[1][:, hard], self.marks[0][:, drawn].transpose(0, 2, 1)
-            new = [unseen(m, list(others)) for m, others in zip(own, pairs, strict=True)]
-            hard = hard[np.all(new, axis=0)]
-            negatives = self.negatives[torch.from_numpy(hard)] if len(hard) else None
+        negatives = None if self.hard is None else self.hard.of_batch(rows.numpy())
         groups = self.groups[rows]
         if self.texts is not None:
             groups = torch.from_numpy(joined_groups(np.column_stack([groups, self.texts[rows]])))
@@ -242,41 +254,51 @@ def embed_rows(
     prompts: tuple[str, str] = ("", ""),
     seed: int = 0,
 ) -> EmbeddedTexts:
-    """Embed both views and the hard negatives of every row; texts are cut as in training."""
+    """Embed both views and the hard negatives of every row, with texts cut as in training.
+
+    Args:
+        encoder: Encoder of the texts.
+        rows: Rows to embed.
+        max_length: Largest number of tokens of a text; at most the limit of the encoder is used.
+        prompts: Texts before each anchor, and before each positive and hard negative.
+        seed: Seed of the dropout, which embeds single texts twice.
+    """
     check_prompts(encoder, *prompts)
     limit = min(encoder.max_length, max_length)
     # without the encoder's own prompt, which encode() adds itself
-    texts, owners = _prompted(rows, prompts)
-    columns = [[encoder.prompt + text for text in c] for c in texts]
-    counts = [np.array(encoder.token_counts(column)) for column in columns]
-    lengths = np.stack(counts[:2], axis=1)
-    cut = np.asarray((lengths > limit).any(axis=1))
+    columns, owners = _prompted(rows, prompts)
+    whole = [[encoder.prompt + text for text in column] for column in columns]
+    counts = [np.array(encoder.token_counts(column)) for column in whole]
     if rows.views == "dropout":
-        views = encoder.with_dropout(encoder.tokenize(columns[0], limit)[0], seed, _PIECE)
+        views = encoder.with_dropout(encoder.tokenize(whole[0], limit)[0], seed, _PIECE)
     else:
         views = []
-        for what, column in zip(("anchors", "positives", "hard negatives"), texts, strict=False):
-            with embedding(what):
+        for name, column in zip(("anchors", "positives", "hard negatives"), columns, strict=False):
+            with embedding(name):
                 views.append(torch.from_numpy(encoder.encode(column, max_length=limit)))
+    lengths, hard = np.stack(counts[:2], axis=1), None
+    cut = np.asarray((lengths > limit).any(axis=1))
+    if rows.columns > 2:
+        cut[owners[counts[2] > limit]] = True
+        tokens = (encoder.tokenize(column, limit)[0] for column in whole)
+        inputs = [np.array([hash64(str(row).encode()) for row in c], np.uint64) for c in tokens]
+        own = np.array([hash64(near_identical(t)) for r in rows.texts for t in r[2:]], np.uint64)
+        row_marks = np.stack([rows.marks[:, :2], np.stack(inputs[:2], axis=1)])
+        hard = HardNegatives(views[2], owners, np.stack([own, inputs[2]]), row_marks)
+    groups, texts = _groups(rows)
+    limits = (limit, encoder.max_length)
+    return EmbeddedTexts(views[0], views[1], groups, cut, lengths, limits, texts=texts, hard=hard)
+
+
+def _groups(rows: PairedRows) -> tuple[Tensor, Tensor | None]:
+    """Return the group of each row, and hashes of texts that rows of several groups share."""
     marks = rows.marks[:, :2]
     own = joined_unless_large(marks) if rows.views == "pairs" else marks[:, 0]
     groups = joined_groups(np.column_stack([own, rows.grouped]))
-    more: dict[str, Any] = {}
-    if len(np.unique(groups)) > len(
-        np.unique(joined_groups(np.column_stack([marks, groups.view(np.uint64)])))
-    ):
-        more["texts"] = torch.from_numpy(marks.view(np.int64))
-    if len(texts) > 2:
-        cut[owners[counts[2] > limit]] = True
-        tokens = (encoder.tokenize(column, limit)[0] for column in columns)
-        inputs = [np.array([hash64(str(row).encode()) for row in c], np.uint64) for c in tokens]
-        own = np.array([hash64(near_identical(t)) for r in rows.texts for t in r[2:]], np.uint64)
-        pairs = np.stack([marks, np.stack(inputs[:2], axis=1)])
-        hard = (pairs, np.stack([own, inputs[2]]))
-        more |= {"negatives": views[2], "owners": owners, "marks": hard}
-    of = torch.from_numpy(groups)
-    limits = (limit, encoder.max_length)
-    return EmbeddedTexts(views[0], views[1], of, cut, lengths, limits, **more)
+    linked = joined_groups(np.column_stack([marks, groups.view(np.uint64)]))
+    are_shared = len(np.unique(linked)) < len(np.unique(groups))
+    texts = torch.from_numpy(marks.view(np.int64)) if are_shared else None
+    return torch.from_numpy(groups), texts
 
 
 def _prompted(
