@@ -1,17 +1,18 @@
 """Audits rows: embeds them, and computes all parts of the result."""
 
 import os
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from isotrope.core.errors import InputError
 from isotrope.data.text.repeats import groups_of
-from isotrope.diagnostics.audit.alike import alike
+from isotrope.diagnostics.audit.alike import Alike, alike
 from isotrope.diagnostics.audit.neighbours import NEAREST, nearest
 from isotrope.diagnostics.audit.pairs import find_pairs, find_texts, repeated
 from isotrope.diagnostics.audit.pictures import AuditedPictures, PictureAudit
@@ -23,10 +24,10 @@ from isotrope.diagnostics.audit.rows import (
     embed_rows,
     read_rows,
 )
-from isotrope.diagnostics.audit.settings import recommend, settings_table
+from isotrope.diagnostics.audit.settings import Setting, recommend, settings_table
 from isotrope.diagnostics.audit.texts import TextAudit
 from isotrope.encoders.sentence import SentenceEncoder
-from isotrope.evaluation.dev_score import dev_metric_of_file
+from isotrope.evaluation.dev_score import DevMetric, dev_metric_of_file
 from isotrope.evaluation.embed import CachedEncoder
 from isotrope.evaluation.retrieval import own_prompts
 from isotrope.evaluation.uncover import Uncovered, records_to_read, uncover, uncover_records
@@ -82,9 +83,10 @@ def audit_texts(
     registry.load_plugins(settings.plugin)
     chosen = checked_objective(objective or settings.objective, settings.objective_settings)
     prompts, seed = (settings.query_prompt, settings.passage_prompt), settings.seed
-    of_dev = prompts if any(prompts) else None  # None: the model's own, as in training
-    of_file = settings.dev not in ("auto", "none")
-    metric = dev_metric_of_file(Path(settings.dev), prompts=of_dev) if of_file else None
+    metric = None
+    if settings.dev not in ("auto", "none"):
+        # None: the model has prompts of its own, as in training
+        metric = dev_metric_of_file(Path(settings.dev), prompts=prompts if any(prompts) else None)
     rows = read_rows(
         data, columns=settings.columns or None, groups=settings.groups, views=settings.views
     )
@@ -96,16 +98,30 @@ def audit_texts(
     embedded = embed_rows(encoder, rows, max_length=limit, prompts=prompts, seed=seed)
     uncovered = Uncovered("unknown", "there is no dev set")
     if metric is not None:
-        before = of_dev or own_prompts(encoder) if metric.queries else ("", "")  # none for STS
-        scored, first = {*metric.texts}, rows.texts[: records_to_read(encoder.dimension)]
-        sides = ((p, t) for record in first for p, t in zip(before, record, strict=False))
-        texts = [prompt + text for prompt, text in sides if text not in scored]
-        uncovered = uncover(encoder, texts, name=metric.name, score=metric.score)
+        uncovered = _uncovered_on_file(encoder, rows, metric, prompts)
     elif settings.dev == "auto":
         uncovered = _uncovered(encoder, rows, embedded, settings)
     return audit_rows(
         rows, embedded, chosen, settings, encoder=encoder.name, uncovered=asdict(uncovered)
     )
+
+
+def _uncovered_on_file(
+    encoder: SentenceEncoder, rows: PairedRows, metric: DevMetric, prompts: tuple[str, str]
+) -> Uncovered:
+    """Return the scores of the dev file without and with whitening by texts of the rows."""
+    if not metric.queries:  # STS
+        prompts = "", ""
+    elif not any(prompts):
+        prompts = own_prompts(encoder)
+    scored, records = set(metric.texts), rows.texts[: records_to_read(encoder.dimension)]
+    texts = [
+        prompt + text
+        for record in records
+        for prompt, text in zip(prompts, record, strict=False)  # without hard negatives
+        if text not in scored
+    ]
+    return uncover(encoder, texts, name=metric.name, score=metric.score)
 
 
 def _uncovered(
@@ -135,19 +151,26 @@ def audit_rows(
 ) -> TextAudit:
     """Audit embedded rows; ``uncovered`` has the fields of :class:`Uncovered`, as a dict."""
     keep = max(_PARTNERS, _CHOICE * settings.mine)
-    book, common = _measured(embedded, objective, settings, keep=keep)
-    common["found"] |= find_texts(rows, embedded)
+    measured = _measured(embedded, objective, settings, keep=keep)
     mined = None
     if settings.mine:
-        marks = rows.marks[:, :2]
-        mined = mine_negatives(book, common["groups"], marks, settings.mine, settings.hardness)
+        marks, groups = rows.marks[:, :2], measured.groups
+        mined = mine_negatives(measured.ledger, groups, marks, settings.mine, settings.hardness)
     return TextAudit(
-        rows=rows,
         encoder=encoder,
+        objective=objective,
+        batch_size=measured.batch_size,
+        settings=measured.settings,
+        recommendations=recommend(measured.settings),
+        alike=measured.alike,
+        suspect=settings.suspect,
+        suspects=measured.suspects,
+        groups=measured.groups,
+        found={**measured.found, **find_texts(rows, embedded)},
+        rows=rows,
         limits=embedded.limits,
         uncovered=uncovered,
         mined=mined,
-        **common,
     )
 
 
@@ -162,34 +185,60 @@ def audit_pictures(
     scratch: bool,
 ) -> PictureAudit:
     """Audit embedded crops of ``method``. ``scratch``: whether the encoder's weights are random."""
-    _, common = _measured(embedded, objective, settings, keep=_PARTNERS)
-    common["found"]["repeated"] = repeated(pictures.marks[:, None])
-    common["recommendations"] = []  # the rules are for texts
+    measured = _measured(embedded, objective, settings, keep=_PARTNERS)
     return PictureAudit(
-        pictures=pictures, encoder=encoder, method=method, scratch=scratch, **common
+        encoder=encoder,
+        objective=objective,
+        batch_size=measured.batch_size,
+        settings=measured.settings,
+        recommendations=[],  # the rules are for texts
+        alike=measured.alike,
+        suspect=settings.suspect,
+        suspects=measured.suspects,
+        groups=measured.groups,
+        found={**measured.found, "repeated": repeated(pictures.marks[:, None])},
+        pictures=pictures,
+        method=method,
+        scratch=scratch,
     )
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The parts of an audit that need only embeddings; ``Audit`` describes most of them.
+
+    Attributes:
+        ledger: How strongly rows push each other.
+        found: A dict from the kinds ``apart`` and ``solved`` to row numbers.
+    """
+
+    ledger: Ledger
+    batch_size: int
+    settings: Sequence[Setting]
+    alike: Alike
+    suspects: int
+    groups: NDArray[np.int64]
+    found: Mapping[str, NDArray[np.int64]]
 
 
 def _measured(
     embedded: Embedded, objective: Objective, settings: "AuditSettings", *, keep: int
-) -> tuple[Ledger, dict[str, Any]]:
-    """Return the ledger, and the attributes of an audit that need only embeddings."""
+) -> Measured:
+    """Measure embedded rows; ``keep``: number of partners of a row that the ledger keeps."""
     size, seed = min(settings.batch_size, len(embedded)), settings.seed
     near = nearest(embedded, max(NEAREST, keep), seed=seed)
     book = ledger(embedded, objective, near, keep=keep, seed=seed)
     pairs = alike(embedded, near, book)
     suspects = int((pairs.evidence >= settings.suspect).sum())
+    # two rows are in one group if training does not push them apart, or if they are suspects
     _, first, group = np.unique(embedded.groups.numpy(), return_index=True, return_inverse=True)
     same = np.stack([first[group], np.arange(len(embedded))], axis=1)
-    rows = settings_table(embedded, objective, batch_size=size, seed=seed)
-    return book, {
-        "objective": objective,
-        "batch_size": size,
-        "settings": rows,
-        "recommendations": recommend(rows),
-        "alike": pairs,
-        "suspect": settings.suspect,
-        "suspects": suspects,
-        "groups": groups_of(np.concatenate([pairs.rows[:suspects], same]), len(embedded)),
-        "found": find_pairs(embedded, objective, batch_size=size, seed=seed),
-    }
+    return Measured(
+        ledger=book,
+        batch_size=size,
+        settings=settings_table(embedded, objective, batch_size=size, seed=seed),
+        alike=pairs,
+        suspects=suspects,
+        groups=groups_of(np.concatenate([pairs.rows[:suspects], same]), len(embedded)),
+        found=find_pairs(embedded, objective, batch_size=size, seed=seed),
+    )
