@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from isotrope.core.image_methods import METHODS, ImageMethodRecord
 from isotrope.diagnostics import proposals
@@ -32,7 +32,7 @@ _LITTLE = 0.05  # share of the loss of guessing; a ratio is not divided by a sma
 
 def _not_finite(case: RunEvidence) -> Found | None:
     broken = sum(
-        any((x := row.get(name)) is not None and not sane(x) for name in ("loss", *MEASURED))
+        any(not sane(x) for name in ("loss", *MEASURED) if (x := row.get(name)) is not None)
         for row in case.rows
     )
     if not crosses("rows_not_finite", broken):
@@ -49,46 +49,42 @@ def _not_finite(case: RunEvidence) -> Found | None:
 def _diverging(case: RunEvidence) -> Found | None:
     if _decayed(case) or _nothing_pushes(case) or collapsed_at_start(case):
         return None
-    gap, rise = ("lost_gap", _unlearnt(case)), ("loss_rise", _rise(case))
-    spread, labelled = _over_first(case, "std", case.end), bool(case.series("label_gap"))
-    jump = "norm_jump" if case.kind == "images" else "norm_jump_text"
-    ways = {
-        "the gap in angle between pairs with low and high labels halved, and the loss rose": (
-            (gap, rise) if labelled else ()
-        ),
-        "the embeddings moved together, and the gap in angle of positives and negatives halved": (
-            gap,
-            ("lost_spread_at_the_end", spread),
-        ),
-        "the embeddings moved together instead of apart, and the loss hardly fell": (
-            (("lost_room", spread), ("loss_not_lower", _over_least(case))) if _knew(case) else ()
-        ),
-        "the embeddings moved together, and the loss is higher at the end than at step 0": (
-            ("lost_spread", _over_first(case, "std", case.early)),
-            rise,
-        ),
-        "the loss is far above its value at step 0, and above the loss of random guessing": (
-            ("loss_explodes", _over_guess(case)),
-        ),
-        "the loss rose at first, and the effective rank of the embeddings fell": (
-            ("lost_rank", _over_first(case, "effective_rank", case.early)),
-            ("loss_up_early", _early_loss(case)),
-        ),
-        "the embeddings became so long that later steps hardly change their directions": (
-            ((jump, _over_first(case, "norm", case.early)),) if _may_explode(case) else ()
-        ),
-    }
-    for what, numbers in ways.items():
-        evidence = [compared(name, n) for name, n in numbers if n is not None and crosses(name, n)]
-        if numbers and len(evidence) == len(numbers):
+    for sign, numbers in _signs_of_large_steps(case):
+        evidence = [compared(k, v) for k, v in numbers.items() if v is not None and crosses(k, v)]
+        if len(evidence) == len(numbers):
             rate = planned(case, "learning-rate")
             more = further_evidence(case, "uniformity", "norm", "loss", learning_rate=rate)
-            detail = f"The steps are too large: {what}."
+            detail = f"The steps are too large: {sign}."
             return Found((*evidence, *more), detail, proposals.lower_rate_flag(case, 10))
     return None
 
 
-def _knew(case: RunEvidence) -> bool:
+def _signs_of_large_steps(case: RunEvidence) -> Iterator[tuple[str, dict[str, float | None]]]:
+    """Yield signs of large steps, with numbers by their thresholds; a sign needs all to cross."""
+    gap, rise = {"lost_gap": _unlearnt(case)}, {"loss_rise": _rise(case)}
+    spread = _over_first(case, "std", case.end)
+    if case.series("label_gap"):
+        sign = "the gap in angle between pairs with low and high labels halved, and the loss rose"
+        yield sign, gap | rise
+    sign = "the embeddings moved together, and the gap in angle of positives and negatives halved"
+    yield sign, gap | {"lost_spread_at_the_end": spread}
+    if _knew_pairs(case):
+        sign = "the embeddings moved together instead of apart, and the loss hardly fell"
+        yield sign, {"lost_room": spread, "loss_not_lower": _over_least(case)}
+    sign = "the embeddings moved together, and the loss is higher at the end than at step 0"
+    yield sign, {"lost_spread": _over_first(case, "std", case.early)} | rise
+    sign = "the loss is far above its value at step 0, and above the loss of random guessing"
+    yield sign, {"loss_explodes": _over_guess(case)}
+    rank = _over_first(case, "effective_rank", case.early)
+    sign = "the loss rose at first, and the effective rank of the embeddings fell"
+    yield sign, {"lost_rank": rank, "loss_up_early": _early_loss(case)}
+    if _may_explode(case):
+        jump = "norm_jump" if case.kind == "images" else "norm_jump_text"
+        sign = "the embeddings became so long that later steps hardly change their directions"
+        yield sign, {jump: _over_first(case, "norm", case.early)}
+
+
+def _knew_pairs(case: RunEvidence) -> bool:
     """Return whether positives of a softmax were nearer at first, without copies or a queue."""
     # pushing copies apart moves embeddings together, and the keys of a queue are random at first
     if has_copies(case.first, case.early) or case.settings.get("queue") or not case.rows:
@@ -326,7 +322,8 @@ def _decayed(case: RunEvidence) -> bool:
 def _nothing_pushes(case: RunEvidence) -> bool:
     if case.objective is None or pushes_apart(case.objective):
         return False
-    return not (method := _method(case)) or not method.prevents_collapse
+    method = _method(case)
+    return method is None or not method.prevents_collapse
 
 
 def _method(case: RunEvidence) -> ImageMethodRecord | None:
@@ -444,7 +441,8 @@ def _norms_too_large(case: RunEvidence) -> Found | None:
 def _shorter(case: RunEvidence) -> str:
     if case.kind != "images" and case.settings.get("head") != "mlp":
         return "--head mlp (its tanh keeps norms under sqrt(d))"
-    return f"--cut {method.cut if (method := _method(case)) else 3}"
+    method = _method(case)
+    return f"--cut {3 if method is None else method.cut}"
 
 
 NORMS_TOO_LARGE = Verdict(
