@@ -6,7 +6,7 @@ not measured never leads to a finding.
 """
 
 from isotrope.diagnostics.verdict import Verdict
-from isotrope.diagnostics.verdicts import collapse, forces, outcome, positives
+from isotrope.diagnostics.verdicts import collapse, forces, outcome, positives, unexamined
 
 __all__ = ["HEALTHY", "VERDICTS"]
 
@@ -21,6 +21,7 @@ VERDICTS: dict[str, Verdict] = {
         *vars(collapse).values(),
         *vars(forces).values(),
         *vars(outcome).values(),
+        *vars(unexamined).values(),
     )
     if isinstance(verdict, Verdict)
 }

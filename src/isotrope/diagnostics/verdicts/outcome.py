@@ -6,21 +6,14 @@ from isotrope.diagnostics import proposals
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Evidence
 from isotrope.diagnostics.readings import (
-    UNREAD,
-    compares_cosines,
     dead_share_after_start,
     deciding_part,
     further_evidence,
     gain_in_score,
     is_contrastive,
-    measured_steps,
     planned,
-    separation,
 )
 from isotrope.diagnostics.verdict import Change, Found, Threshold, Verdict, compared, crosses
-from isotrope.diagnostics.verdicts.collapse import guess
-from isotrope.diagnostics.verdicts.forces import temperature_of_images
-from isotrope.diagnostics.verdicts.positives import relation_unknown
 from isotrope.diagnostics.verdicts.sources import NEWER, OURS, ZOO
 from isotrope.paradigm.graph import number_of
 
@@ -343,153 +336,4 @@ SPREADING = Verdict(
     when=_spreading,
     only_if_healthy=True,
     is_fault=False,
-)
-
-
-def _softmax_over_guess(case: RunEvidence) -> float:
-    """Return the loss of a softmax divided by that of guessing; 0 if unknown, and for cosines."""
-    softmax = (loss for loss in case.losses if loss.get("family") == "softmax")
-    factor = next((float(loss.get("factor") or 0.0) for loss in softmax), 0.0)
-    sharp = (case.end("hardest_share") or 0.0) > 0.5  # else another term may be that large
-    known = factor and sharp and not compares_cosines(case)
-    return (case.end("loss") or 0.0) / (factor * guess(case)) if known else 0.0
-
-
-def _not_examined(case: RunEvidence) -> Found | None:
-    steps = (Evidence("logged_steps", len(case.rows)),)
-    if case.losses and (unchanged := proposals.unchanged_weights(case)):
-        return unchanged
-    if case.objective is not None or not case.losses:
-        return None
-    loop, unknown = case.settings.get("trainer") == "loop", relation_unknown(case)
-    score = "" if not unknown else proposals.NOTE_SCORES if loop else "Doctor(dev=NAME_OF_A_SCORE)"
-    tau = case.end("temperature")
-    if unread := [loss for loss in case.losses if loss.get("family") in UNREAD]:
-        reason = next((str(loss["reason"]) for loss in unread if loss.get("reason")), "")
-        detail = f"{reason[:1].upper()}{reason[1:]}. " if reason else "The Doctor saw no pairs. "
-        larger = proposals.larger_batch(case)
-        larger += "; if rows have labels, put two rows of each label in a batch"
-        no_loss = case.first("loss") == 0 == case.end("loss")
-        return Found(steps, detail + _JUDGED_BY, larger if no_loss else "")
-    selects_pairs = any(loss.get("family") == "other" for loss in case.losses)
-    if selects_pairs and not any(separation(row) is not None for row in case.rows):
-        detail = "The pairs of the loss do not show which inputs belong together. "
-        return Found(steps, detail + _JUDGED_BY, score)
-    if (share := case.end("misfit")) is not None and crosses("left_out", share):
-        detail = "Some terms of the loss act on the embeddings, but compare no pairs. "
-        return Found((compared("left_out", share),), detail + _JUDGED_BY)
-    if crosses("over_guess", over := _softmax_over_guess(case)):
-        detail = "The loss is far above that of guessing: perhaps embeddings are not normalised."
-        warmer = case.words.of_temperature(4 * (tau or 1.0), tau or 1.0)
-        change = f"embeddings of length 1 (torch.nn.functional.normalize, dim=1), or {warmer}"
-        return Found((compared("over_guess", over),), detail, change)
-    if crosses("pulled", case.end("pulled")) and not case.series("label_gap"):
-        detail = "The loss pulls pairs together but pushes none apart, perhaps due to a margin. "
-        return Found(steps, detail + _JUDGED_BY, score)
-    if temperature_of_images(case) and tau:
-        colder = case.words.of_temperature(0.05, tau)
-        return Found(
-            (compared("high_temperature", tau), *further_evidence(case, "hardest_share")),
-            f"A temperature of {tau:.2g} is too high for texts, but some encoders of images are "
-            "trained with it. The Doctor does not know whether the inputs are texts or images.",
-            f'for texts, {colder}; for images, doctor.diagnose(kind="images")',
-        )
-    evidence = *steps, *further_evidence(case, "loss")
-    return Found(evidence, f"{_RELATION} {_JUDGED_BY}", score) if unknown else None
-
-
-_RELATION = (
-    "Nothing shows that the pulled pairs belong together: at first, they were no nearer than other "
-    "pairs, or the loss compares no other pairs. A model can also memorise wrong pairs."
-)
-_JUDGED_BY = (
-    "The Doctor judges a training by the pairs that its loss pulls together and pushes apart, so "
-    "it cannot say whether this training is healthy."
-)
-_OF_A_TERM = (
-    "call doctor.observe(TERM) before backward(); TERM is a part of the loss that compares pairs "
-    "and is not compiled. If the loss has no such part, judge by a score on held-out data"
-)
-
-
-NOT_EXAMINED = Verdict(
-    "not-examined",
-    "unknown: the Doctor cannot judge the training by the pairs that the loss compares",
-    "The Doctor judges a training by the pairs of embeddings that its loss compares. Here, the "
-    "Doctor saw no pairs, or the loss has other terms too, or nothing shows which inputs belong "
-    "together. The Doctor therefore cannot say whether the training is healthy.",
-    (
-        Threshold(
-            "left_out",
-            "gradient on the embeddings that does not come from compared pairs",
-            "for a training outside isotrope: share of the gradient on the embeddings that comes "
-            "from terms of the loss that compare no pairs",
-            "we chose the limit ourselves: the share is 0 for a loss that only compares pairs, and "
-            "up to 0.005 if the backward pass is rounded to bfloat16",
-            above=0.02,
-            unit="of the gradient",
-        ),
-        Threshold(
-            "over_guess",
-            "loss at the end",
-            "for a softmax of products that are not cosines: loss at the end, divided by the loss "
-            "of guessing; only if the hardest negative has over half of the push",
-            "we chose the limit; a loss of cosines is limited by its temperature",
-            above=3.0,
-            unit="times the loss of guessing",
-        ),
-    ),
-    Change(_OF_A_TERM),
-    when=_not_examined,
-    only_if_healthy=True,
-)
-
-
-def _not_enough_seen(case: RunEvidence) -> Found | None:
-    is_model = case.probe is not None and not case.rows and not case.settings
-    steps = measured_steps(case)
-    if is_model or not crosses("logged_steps", steps):
-        return None
-    evidence = (compared("logged_steps", steps),)
-    if steps or len(case.rows) <= 1:
-        return Found(evidence)
-    change = "use an encoder that makes one vector for each text"
-    if case.settings.get("loss"):
-        change = "train with this loss in your own trainer, and measure with isotrope.Doctor()"
-    detail = (
-        "The Doctor saw the loss but no embeddings, so it cannot say whether the training is "
-        "healthy."
-    )
-    return Found(evidence, detail, change)
-
-
-NOT_ENOUGH_SEEN = Verdict(
-    "not-enough-seen",
-    "no fault was found, but there was too little to examine",
-    "No fault was found, but the log has measurements of fewer than three steps. With so few "
-    "steps, the Doctor does not call a training healthy.",
-    (
-        Threshold(
-            "logged_steps",
-            "logged steps",
-            "for a training: number of logged steps",
-            "a trend needs three points: a first step, a last step, and a step between them",
-            below=3,
-        ),
-    ),
-    Change(
-        lambda case: (
-            "--resume (the training has not ended: repeat its command, then diagnose again)"
-            if case.resumable
-            else f"--minutes {2 * minutes:g} (more time, then diagnose again)"
-            if (minutes := case.settings.get("minutes"))
-            else "--epochs or --max-steps (a longer training, then diagnose again)"
-            if case.settings.get("log-every") == 1
-            else "--log-every 1 (or train longer, then diagnose again)"
-        ),
-        "Doctor(every=1) or a longer training; if no step has numbers, an encoder that makes one "
-        "vector for each text",
-    ),
-    when=_not_enough_seen,
-    only_if_healthy=True,
 )
