@@ -33,31 +33,48 @@ def _softmax_over_guess(case: RunEvidence) -> float:
     """Return the loss of a softmax divided by that of guessing; 0 if unknown, and for cosines."""
     softmax = (loss for loss in case.losses if loss.get("family") == "softmax")
     factor = next((float(loss.get("factor") or 0.0) for loss in softmax), 0.0)
-    sharp = (case.end("hardest_share") or 0.0) > 0.5  # else another term may be that large
-    known = factor and sharp and not compares_cosines(case)
-    return (case.end("loss") or 0.0) / (factor * guess(case)) if known else 0.0
+    is_sharp = (case.end("hardest_share") or 0.0) > 0.5  # else another term may be that large
+    if not factor or not is_sharp or compares_cosines(case):
+        return 0.0
+    return (case.end("loss") or 0.0) / (factor * guess(case))
+
+
+def _score_to_pass(case: RunEvidence) -> str:
+    """Return how to pass scores to the Doctor if nothing shows which inputs belong together."""
+    if not relation_unknown(case):
+        return ""
+    is_loop = case.settings.get("trainer") == "loop"
+    return proposals.NOTE_SCORES if is_loop else "Doctor(dev=NAME_OF_A_SCORE)"
+
+
+def _unread(case: RunEvidence) -> Found | None:
+    """Return the reason why the pairs of a loss could not be read; None if they were read."""
+    unread = [loss for loss in case.losses if loss.get("family") in UNREAD]
+    if not unread:
+        return None
+    reason = next((str(loss["reason"]) for loss in unread if loss.get("reason")), "")
+    detail = f"{reason[:1].upper()}{reason[1:]}. " if reason else "The Doctor saw no pairs. "
+    change = ""
+    if case.first("loss") == 0 == case.end("loss"):
+        batch = proposals.larger_batch(case)
+        change = f"{batch}; if rows have labels, put two rows of each label in a batch"
+    return Found((Evidence("logged_steps", len(case.rows)),), detail + _JUDGED_BY, change)
 
 
 def _not_examined(case: RunEvidence) -> Found | None:
-    steps = (Evidence("logged_steps", len(case.rows)),)
-    if case.losses and (unchanged := proposals.unchanged_weights(case)):
-        return unchanged
-    if case.objective is not None or not case.losses:
+    """Return the first reason why pairs do not show whether a training is healthy."""
+    if not case.losses:
         return None
-    loop, unknown = case.settings.get("trainer") == "loop", relation_unknown(case)
-    score = "" if not unknown else proposals.NOTE_SCORES if loop else "Doctor(dev=NAME_OF_A_SCORE)"
-    tau = case.end("temperature")
-    if unread := [loss for loss in case.losses if loss.get("family") in UNREAD]:
-        reason = next((str(loss["reason"]) for loss in unread if loss.get("reason")), "")
-        detail = f"{reason[:1].upper()}{reason[1:]}. " if reason else "The Doctor saw no pairs. "
-        larger = proposals.larger_batch(case)
-        larger += "; if rows have labels, put two rows of each label in a batch"
-        no_loss = case.first("loss") == 0 == case.end("loss")
-        return Found(steps, detail + _JUDGED_BY, larger if no_loss else "")
+    unseen = proposals.unchanged_weights(case)
+    if unseen is not None or case.objective is not None:
+        return unseen
+    if (unseen := _unread(case)) is not None:
+        return unseen
+    steps, tau = (Evidence("logged_steps", len(case.rows)),), case.end("temperature")
     selects_pairs = any(loss.get("family") == "other" for loss in case.losses)
     if selects_pairs and not any(separation(row) is not None for row in case.rows):
         detail = "The pairs of the loss do not show which inputs belong together. "
-        return Found(steps, detail + _JUDGED_BY, score)
+        return Found(steps, detail + _JUDGED_BY, _score_to_pass(case))
     if (share := case.end("misfit")) is not None and crosses("left_out", share):
         detail = "Some terms of the loss act on the embeddings, but compare no pairs. "
         return Found((compared("left_out", share),), detail + _JUDGED_BY)
@@ -68,7 +85,7 @@ def _not_examined(case: RunEvidence) -> Found | None:
         return Found((compared("over_guess", over),), detail, change)
     if crosses("pulled", case.end("pulled")) and not case.series("label_gap"):
         detail = "The loss pulls pairs together but pushes none apart, perhaps due to a margin. "
-        return Found(steps, detail + _JUDGED_BY, score)
+        return Found(steps, detail + _JUDGED_BY, _score_to_pass(case))
     if temperature_of_images(case) and tau:
         colder = case.words.of_temperature(0.05, tau)
         return Found(
@@ -77,8 +94,10 @@ def _not_examined(case: RunEvidence) -> Found | None:
             "trained with it. The Doctor does not know whether the inputs are texts or images.",
             f'for texts, {colder}; for images, doctor.diagnose(kind="images")',
         )
+    if not relation_unknown(case):
+        return None
     evidence = *steps, *further_evidence(case, "loss")
-    return Found(evidence, f"{_RELATION} {_JUDGED_BY}", score) if unknown else None
+    return Found(evidence, f"{_RELATION} {_JUDGED_BY}", _score_to_pass(case))
 
 
 NOT_EXAMINED = Verdict(
@@ -125,11 +144,22 @@ def _not_enough_seen(case: RunEvidence) -> Found | None:
     change = "use an encoder that makes one vector for each text"
     if case.settings.get("loss"):
         change = "train with this loss in your own trainer, and measure with isotrope.Doctor()"
-    detail = (
+    return Found(
+        evidence,
         "The Doctor saw the loss but no embeddings, so it cannot say whether the training is "
-        "healthy."
+        "healthy.",
+        change,
     )
-    return Found(evidence, detail, change)
+
+
+def _longer_training(case: RunEvidence) -> str:
+    if case.resumable:
+        return "--resume (the training has not ended: repeat its command, then diagnose again)"
+    if minutes := case.settings.get("minutes"):
+        return f"--minutes {2 * minutes:g} (more time, then diagnose again)"
+    if case.settings.get("log-every") == 1:
+        return "--epochs or --max-steps (a longer training, then diagnose again)"
+    return "--log-every 1 (or train longer, then diagnose again)"
 
 
 NOT_ENOUGH_SEEN = Verdict(
@@ -147,15 +177,7 @@ NOT_ENOUGH_SEEN = Verdict(
         ),
     ),
     Change(
-        lambda case: (
-            "--resume (the training has not ended: repeat its command, then diagnose again)"
-            if case.resumable
-            else f"--minutes {2 * minutes:g} (more time, then diagnose again)"
-            if (minutes := case.settings.get("minutes"))
-            else "--epochs or --max-steps (a longer training, then diagnose again)"
-            if case.settings.get("log-every") == 1
-            else "--log-every 1 (or train longer, then diagnose again)"
-        ),
+        _longer_training,
         "Doctor(every=1) or a longer training; if no step has numbers, an encoder that makes one "
         "vector for each text",
     ),
