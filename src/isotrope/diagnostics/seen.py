@@ -1,6 +1,7 @@
 """Measures a batch from its objective, or from the gradient of each pair that its loss compared."""
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -22,8 +23,10 @@ _ENOUGH = 24  # pairs of one batch that suffice to find the temperature
 _EQUAL = 0.05  # relative difference allowed between a measured GD and InfoNCE's
 _ALIKE, _FAR = 0.1, 1.5  # relative deviation of equal GDs; mean GD that is far from 1
 _EXACT = 0.01  # share of the pushes' variation that a temperature may leave unexplained
-_TEACHER = 0.5  # the same share, from which a softmax fits the scores of a teacher
+_TEACHER = 0.5  # the same share; above it, the targets of a softmax are a teacher's scores
 _LEAST_FORCE = 1e-6  # GD below which a softmax has rounded the pull of an anchor
+
+Kind = Literal["softmax", "pairs", "targets", "scores", "nothing", "other"]
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class SeenBatch:
         places: Pairs (row of an anchor in the batch, row of its false negative).
     """
 
-    kind: str
+    kind: Kind
     numbers: dict[str, float | None]
     evidence: SoftmaxEvidence
     factor: float | None = 1.0
@@ -101,6 +104,13 @@ class _Forces:
     pull: Tensor
     push: Tensor
 
+    @classmethod
+    def of(cls, table: Compared, factor: float) -> "_Forces":
+        """Return the forces of a loss whose gradient has a known ``factor``."""
+        gradient = table.gradient * (table.rows / factor)
+        pull = -torch.where(table.pulled, gradient, 0).sum(dim=1)
+        return cls(gradient, pull, torch.where(table.pushed, gradient, 0))
+
     @property
     def live(self) -> Tensor:
         """Whether each anchor is pulled or pushed, n."""
@@ -126,46 +136,83 @@ def measure_compared(
         factor: Known factor in the gradient, for example 1/k if k batches are accumulated.
     """
     table = stacked(tables)
-    gradient = table.gradient * (table.rows / factor)
-    pull = -torch.where(table.pulled, gradient, 0).sum(dim=1)
-    forces = _Forces(gradient, pull, torch.where(table.pushed, gradient, 0))
-    evidence = SoftmaxEvidence.of(table)
-    enough = evidence if evidence.pairs >= _ENOUGH else evidence + earlier
+    forces, evidence = _Forces.of(table, factor), SoftmaxEvidence.of(table)
+    sums = evidence if evidence.pairs >= _ENOUGH else evidence + earlier
     stated = None if table.scale is None else 1 / table.scale
     # far from 0, the pushes of a sigmoid look like those of a softmax
     sigmoid = table.has_sigmoids and not (table.is_balanced and bool(table.gradient.any()))
-    tau = None if sigmoid else _fitted_temperature(enough, stated)
+    fitted = None if sigmoid else _fitted_temperature(sums, stated)
+    of_softmax = None if sigmoid else fitted or stated
+    own = _own_candidates(table, forces)
+    kind = _kind_of_batch(tables, table, forces, own, sums, of_softmax)
     numbers = _geometry(tables) | _gradient_on_anchors(table, forces)
-    # a triplet beyond its margin has no gradient either, but it has a negative
-    alone = (table.has_single_pairs and stated is not None) or all(
-        len(t.gradient) == 1 for t in tables
-    )
-    if alone and not bool(forces.live.any()):
-        return SeenBatch("nothing", numbers | _without_negatives(table), evidence)
-    kind = _kind(table, forces, None if sigmoid else tau or stated)
-    if kind in ("softmax", "nothing") and not sigmoid:
-        tau = tau or stated
-    elif enough.misfit > _EXACT:  # pushes that happen to rise with the scores
-        tau = None
-    sure = enough.pairs >= _ENOUGH and not table.is_rounded and enough.misfit > _TEACHER
-    if any(t.has_soft_targets for t in tables) or (
-        kind == "softmax" and enough.temperature is None and sure
-    ):
-        return SeenBatch("scores", numbers, evidence)  # it fits the softmax of a teacher or mixture
+    seen = SeenBatch(kind, numbers, evidence)
+    if kind == "scores":
+        return seen
     if kind in ("pairs", "targets"):
         of_pairs = seen_labels.measure_single_pairs(table, forces.pull, forces.push, pool)
-        return SeenBatch(kind, numbers | of_pairs, evidence)
-    own = _own_candidates(table, forces)
-    # with a teacher, place and scores do not determine which candidate is pulled, nor how much
-    place = (own - table.mask.int().argmax(dim=1))[forces.pull > 0]
-    if (table.has_own_candidates and len(place.unique()) > 1) or any(map(_is_taught, tables)):
-        return SeenBatch("scores", numbers, evidence)
-    unit = temperature or tau or (stated if sigmoid else None) or 1.0
-    seen = SeenBatch(kind, numbers, evidence)
-    return _with_components(seen, tables, _ComparedPairs(table, own), forces, tau, unit)
+        return replace(seen, numbers=numbers | of_pairs)
+    if kind == "nothing" and _has_no_negatives(tables, table):
+        return replace(seen, numbers=numbers | _without_negatives(table))
+    tau = fitted if sums.misfit <= _EXACT else None  # other pushes may happen to rise with scores
+    if kind != "other":
+        tau = of_softmax
+    unit = tau if kind == "softmax" else temperature or tau or (stated if sigmoid else None)
+    return _measure_batch(seen, tables, _ComparedPairs(table, own), forces, tau, unit or 1.0)
 
 
-def _with_components(
+def _kind_of_batch(
+    tables: list[Compared],
+    table: Compared,
+    forces: _Forces,
+    own: Tensor,
+    sums: SoftmaxEvidence,
+    tau: float | None,
+) -> Kind:
+    """Return the kind of a loss; ``tau`` is its temperature if it is a softmax."""
+    is_live = bool(forces.live.any())
+    # nothing: the positive is the only candidate of a softmax
+    if not is_live and _has_no_negatives(tables, table):
+        return "nothing"
+    # scores: the softmax itself shows the soft targets of a teacher or mixture
+    if any(t.has_soft_targets for t in tables):
+        return "scores"
+    # pairs, or targets if the candidates are constants: anchors are only pulled
+    if is_live and not bool(forces.push.any()):
+        return "pairs" if table.is_two_sided else "targets"
+    # pairs: an anchor has at most one candidate, which may be pushed
+    if table.has_single_pairs:
+        return "pairs"
+    is_softmax = False
+    if is_live and tau is not None:  # pull and push balance in a softmax, except for rounding
+        excess = tau * float(forces.gradient.sum(dim=1).abs().max())
+        is_softmax = table.is_balanced or table.is_rounded or excess < _LEAST_FORCE
+    # scores: no temperature explains the pushes of a softmax, although there are enough of them
+    misfits = sums.pairs >= _ENOUGH and not table.is_rounded and sums.misfit > _TEACHER
+    if is_softmax and sums.temperature is None and misfits:
+        return "scores"
+    # scores: place and similarity do not determine which candidate is pulled, nor how much
+    places = (own - table.mask.int().argmax(dim=1))[forces.pull > 0]
+    if table.has_own_candidates and len(places.unique()) > 1:
+        return "scores"
+    if any(_is_taught(t) for t in tables):
+        return "scores"
+    if is_softmax:
+        return "softmax"
+    # nothing: all negatives are beyond a margin, or the loss is rounded to 0
+    return "other" if is_live else "nothing"
+
+
+def _has_no_negatives(tables: list[Compared], table: Compared) -> bool:
+    """Whether each anchor of a softmax has only its positive.
+
+    A triplet beyond its margin has no gradient either, but it has a negative.
+    """
+    is_alone = table.has_single_pairs and table.scale is not None
+    return is_alone or all(len(t.gradient) == 1 for t in tables)
+
+
+def _measure_batch(
     seen: SeenBatch,
     tables: list[Compared],
     pairs: _ComparedPairs,
@@ -177,40 +224,69 @@ def _with_components(
 
     ``tau`` is the temperature of the loss, if it is known; ``unit`` replaces an unknown one.
     """
-    table, negative, softmax = pairs.table, pairs.negative(), seen.kind == "softmax"
-    push = forces.push.sum(dim=1)
-    dissipation, factor = unit * push, seen.factor
-    if softmax and tau is not None:
-        unit = tau
-        dissipation, factor = _of_infonce(pairs, tau * push, tau)
-    opposed = push > 0
-    each = (unit * push).where(opposed, 1.0)  # as in InfoNCE, W sums to 1 / unit
-    pull = (forces.pull / each).where(opposed, 0.0)
-    terms = Terms(dissipation, forces.push / each[:, None], pull, scale=1 / table.rows)
-    numbers: dict[str, float | None] = dict(seen.numbers)
+    table, is_softmax = pairs.table, seen.kind == "softmax"
+    terms, factor = _components(pairs, forces, unit, is_softmax=is_softmax)
     if table.has_vectors:
-        known = {name: value for name, value in numbers.items() if value is not None}
-        numbers = _of_vectors(tables, pairs, terms, forces.pull > 0, mined=not softmax)
-        numbers |= known
+        pulled = forces.pull > 0
+        numbers = _measure_vectors(tables, pairs, terms, pulled, selects=not is_softmax)
     else:
         positive = table.scores.gather(1, pairs.positive_places[:, None])
-        lead = seen_labels.gap_in_deviations(positive, table.scores[negative])
-        numbers |= {**summary(terms, pairs), "label_gap": lead}
-    if numbers.get("hardest_share") is None and tau is not None and bool(negative.any()):
-        scores = (table.scores / tau).masked_fill(~negative, -torch.inf)[negative.any(dim=1)]
-        numbers["hardest_share"] = float(scores.softmax(dim=1).amax(dim=1).mean())
+        lead = seen_labels.gap_in_deviations(positive, table.scores[pairs.negative()])
+        numbers = {**summary(terms, pairs), "label_gap": lead}
+    # measured on unnormalised anchors, each of them once, and with the whole gradient
+    numbers |= {name: value for name, value in seen.numbers.items() if value is not None}
+    if numbers.get("hardest_share") is None and tau is not None:
+        numbers["hardest_share"] = _hardest_in_softmax(pairs, tau)
+    numbers |= _corrections(pairs, forces, terms, unit, is_softmax=is_softmax)
     if factor is None:
         numbers |= {"dissipation": None, "dead": None}
-    elif not softmax and numbers["dead"] is not None:  # a full pull is not dead
-        still = unit * push.maximum(forces.pull) < DEAD
-        numbers["dead"] = float(exact(still[negative.any(dim=1)]).mean())
-    ratio = (forces.pull / push)[opposed & (dissipation >= DEAD)]
-    numbers["ratio"] = float(ratio.mean()) if len(ratio) else None
-    numbers |= {"negatives": float(exact(negative.sum(dim=1)).mean()), "temperature": tau}
+    numbers["temperature"] = tau
     places: tuple[tuple[int, int], ...] = ()
     if numbers.get("false_negatives") and table.rows == len(table.anchors):  # not of a sample
         places = observe.places_of_false_negatives(pairs, len(tables[0].anchors), table.pushed)
     return replace(seen, numbers=numbers, factor=factor, places=places)
+
+
+def _components(
+    pairs: _ComparedPairs, forces: _Forces, unit: float, *, is_softmax: bool
+) -> tuple[Terms, float | None]:
+    """Return the components of the gradient, and the factor of the loss (``SeenBatch.factor``)."""
+    push = forces.push.sum(dim=1)
+    factor: float | None = 1.0
+    dissipation = unit * push
+    if is_softmax:
+        dissipation, factor = _of_infonce(pairs, dissipation, unit)
+    each = (unit * push).where(push > 0, 1.0)  # as in InfoNCE, W sums to 1 / unit
+    pull = (forces.pull / each).where(push > 0, 0.0)
+    weight = forces.push / each[:, None]
+    return Terms(dissipation, weight, pull, scale=1 / pairs.table.rows), factor
+
+
+def _hardest_in_softmax(pairs: _ComparedPairs, tau: float) -> float | None:
+    """Return the hardest negative's share of a softmax over the negatives, without a gradient."""
+    negative = pairs.negative()
+    opposed = negative.any(dim=1)
+    if not bool(opposed.any()):
+        return None
+    scores = (pairs.table.scores / tau).masked_fill(~negative, -torch.inf)[opposed]
+    return float(scores.softmax(dim=1).amax(dim=1).mean())
+
+
+def _corrections(
+    pairs: _ComparedPairs, forces: _Forces, terms: Terms, unit: float, *, is_softmax: bool
+) -> dict[str, float | None]:
+    """Return the measurements for which the forces are more exact than the components."""
+    negative, push = pairs.negative(), forces.push.sum(dim=1)
+    ratio = (forces.pull / push)[(push > 0) & (terms.dissipation >= DEAD)]
+    numbers: dict[str, float | None] = {
+        "ratio": float(ratio.mean()) if len(ratio) else None,
+        "negatives": float(exact(negative.sum(dim=1)).mean()),
+    }
+    opposed = negative.any(dim=1)
+    if not is_softmax and bool(opposed.any()):  # an anchor with a full pull is not dead
+        still = unit * push.maximum(forces.pull) < DEAD
+        numbers["dead"] = float(exact(still[opposed]).mean())
+    return numbers
 
 
 def _fitted_temperature(evidence: SoftmaxEvidence, stated: float | None) -> float | None:
@@ -232,44 +308,36 @@ def _own_candidates(table: Compared, forces: _Forces) -> Tensor:
     return torch.where(forces.pull > 0, most, near)
 
 
-def _of_vectors(
-    tables: list[Compared], pairs: _ComparedPairs, terms: Terms, pulled: Tensor, *, mined: bool
+def _measure_vectors(
+    tables: list[Compared], pairs: _ComparedPairs, terms: Terms, pulled: Tensor, *, selects: bool
 ) -> dict[str, float | None]:
-    """Return the measurements of the embeddings; ``mined``: the loss may choose its negatives."""
+    """Return the measurements of the embeddings.
+
+    ``pulled`` says which anchors are pulled, and ``selects`` whether the loss may leave pairs out,
+    unlike a softmax.
+    """
     table, own, negative = pairs.table, pairs.positive_places, pairs.negative()
     numbers = observe.measure_pairs(pairs, terms, table.anchors)
-    opposed = negative.any(dim=1)
-    if mined and bool(opposed.any()):  # rows that are not pushed may have the anchor's label
-        copied = observe.false_negative(pairs, table.pushed)[opposed]
-        numbers["false_negatives"] = float(exact(copied).mean())
-    labels = seen_labels.measure_labels(table, own, pulled, terms.mass > 0, mined=mined)
-    numbers |= labels | ({} if mined else _with_passed_over(table, own, negative))
-    new = (
-        {} if table.is_two_sided else _among_positives(table, own, [len(t.anchors) for t in tables])
-    )
-    if mined or "false_negatives" in labels:  # anchors of one label are no false negatives
-        new.pop("false_negatives", None)
-    numbers |= new
-    copies = numbers.get("false_negatives")
-    if copies is not None and not mined and table.has_even_norms:
-        numbers["false_negatives"] = max(copies, seen_labels.share_alike_twice(table, own))
     # if texts are compared token by token, the score shows the nearest, not the mean of the tokens
     by_scores = _ComparedPairs(table, own, by_scores=True)
-    return numbers | {"hardest_share": hardest_share(terms, by_scores)}
-
-
-def _kind(table: Compared, forces: _Forces, tau: float | None) -> str:
-    """Return the kind of a loss; its temperature is ``tau``, if it is known."""
-    if not bool(forces.live.any()):
-        return "pairs" if table.has_single_pairs else "nothing"
-    if not bool(forces.push.any()):
-        return "pairs" if table.is_two_sided else "targets"
-    if table.has_single_pairs:
-        return "pairs"
-    if tau is None:
-        return "other"
-    rounding = tau * float(forces.gradient.sum(dim=1).abs().max()) < _LEAST_FORCE
-    return "softmax" if table.is_balanced or table.is_rounded or rounding else "other"
+    numbers["hardest_share"] = hardest_share(terms, by_scores)
+    opposed = negative.any(dim=1)
+    if selects and bool(opposed.any()):  # rows that are not pushed may have the anchor's label
+        copied = observe.false_negative(pairs, table.pushed)[opposed]
+        numbers["false_negatives"] = float(exact(copied).mean())
+    labels = seen_labels.measure_labels(table, own, pulled, terms.mass > 0, mined=selects)
+    numbers |= labels
+    if not selects:
+        numbers |= _with_passed_over(table, own, negative)
+    if not table.is_two_sided:
+        others = _among_positives(table, own, [len(t.anchors) for t in tables])
+        if selects or "false_negatives" in labels:  # anchors of one label are no false negatives
+            others.pop("false_negatives", None)
+        numbers |= others
+    copies = numbers.get("false_negatives")
+    if copies is not None and not selects and table.has_even_norms:
+        numbers["false_negatives"] = max(copies, seen_labels.share_alike_twice(table, own))
+    return numbers
 
 
 def _with_passed_over(table: Compared, own: Tensor, negative: Tensor) -> dict[str, float | None]:
