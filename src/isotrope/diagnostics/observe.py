@@ -97,11 +97,7 @@ def measure_pairs(pairs: Pairs, terms: Terms, raw: Tensor) -> dict[str, float | 
 
 @torch.no_grad()
 def measure_unpaired(embeddings: Tensor) -> dict[str, float | None]:
-    """Return the numbers of :func:`measure` that need no positives; the others are None.
-
-    Args:
-        embeddings: Embeddings, not yet normalised, n x d.
-    """
+    """Return the numbers of :func:`measure` that need only unnormalised embeddings, n x d."""
     raw = at_least_float(embeddings.detach())
     numbers: dict[str, float | None] = dict.fromkeys(MEASURED)
     numbers["norm"] = float(mean_norm(raw))

@@ -86,22 +86,22 @@ def tables(operations: Iterable[Similarity]) -> list[Compared]:
     return [_table(similarity, pairs, most[len(pairs.anchors)]) for similarity, pairs in sides]
 
 
-def _sides(given: Similarity) -> list[_Pairs]:
+def _sides(seen: Similarity) -> list[_Pairs]:
     """Return the pairs of an operation, twice if a loss compares them in two directions."""
-    if given.gradient is None or given.a is None or given.b is None:
+    if seen.gradient is None or seen.a is None or seen.b is None:
         return []
-    operation = given.operation
-    a, b, g = (at_least_float(x.detach()) for x in (given.a, given.b, given.gradient))
-    g = g * given.alpha
-    value = None if given.value is None else at_least_float(given.value.detach())
-    parts = tuple(at_least_float(p).reshape(g.shape) * given.alpha for p in given.parts.values())
-    if given.whole:
+    operation = seen.operation
+    a, b, g = (at_least_float(x.detach()) for x in (seen.a, seen.b, seen.gradient))
+    g = g * seen.alpha
+    value = None if seen.value is None else at_least_float(seen.value.detach())
+    parts = tuple(at_least_float(p).reshape(g.shape) * seen.alpha for p in seen.parts.values())
+    if seen.whole:
         g, parts = g.expand(len(a)), ()
     pairs = _normal(operation, a, b, g, value, parts)
     if pairs is None:
         return []
-    gradient, parts, lengths, roots = pairs.gradient, pairs.parts, given.lengths, given.roots
-    if given.kind == "distance":
+    gradient, parts, lengths, roots = pairs.gradient, pairs.parts, seen.lengths, seen.roots
+    if seen.kind == "distance":
         gradient, parts = -gradient, tuple(-p for p in parts)
     if operation == "Mv" or (operation == "Bmm" and a.shape[1] != 1 < a.shape[0]):
         lengths, roots = lengths[::-1], roots[::-1]
@@ -110,7 +110,7 @@ def _sides(given: Similarity) -> list[_Pairs]:
         return [replace(pairs, gradient=gradient)]
     sides = []
     for part in _directions(gradient, parts):
-        turned = _turned(part) if given.use.turned is None else given.use.turned
+        turned = _turned(part) if seen.use.turned is None else seen.use.turned
         side = replace(pairs, gradient=part)
         sides.append(side.swapped() if turned else side)
     return sides
@@ -229,20 +229,20 @@ def _texts(a: Tensor, b: Tensor, g: Tensor, value: Tensor | None) -> _Pairs | No
     return _rowwise(a, b, gradient.reshape(n, k), -scores)
 
 
-def _table(given: Similarity, pairs: _Pairs, most: int) -> Compared:
+def _table(seen: Similarity, pairs: _Pairs, most: int) -> Compared:
     """Return a table of at most ``most`` rows, with cosines as scores if all norms are equal."""
     rows, pairs = len(pairs.anchors), pairs.sampled(most)
     anchors, candidates, gradient = pairs.anchors, pairs.candidates, pairs.gradient
-    is_distance, is_squared, scores = given.kind == "distance", given.squared, pairs.scores
+    is_distance, is_squared, scores = seen.kind == "distance", seen.squared, pairs.scores
     if scores is None:
         scores = _scores(anchors, candidates, distance=is_distance, squared=is_squared)
     elif is_squared:
         scores = -scores.square()
-    if is_squared and given.use.rooted:
+    if is_squared and seen.use.rooted:
         scores, is_squared = -(-scores).clamp_min(0).sqrt(), False
         gradient = -2 * gradient * scores
-    scale, lengths = given.use.scale, pairs.lengths[0]
-    if given.cosine:
+    scale, lengths = seen.use.scale, pairs.lengths[0]
+    if seen.cosine:
         norms = [torch.linalg.vector_norm(x, dim=-1) for x in (anchors, candidates)]
         lengths, product = norms[0], norms[0][:, None] * norms[1]
         scores, gradient = scores / product.clamp_min(1e-30), gradient * product
@@ -270,16 +270,16 @@ def _table(given: Similarity, pairs: _Pairs, most: int) -> Compared:
         gradient,
         mask,
         rows,
-        is_two_sided=None not in given.edges,
+        is_two_sided=None not in seen.edges,
         has_distances=is_distance,
         lengths=lengths,
         roots=pairs.roots,
-        is_rounded=given.gradient is not None and given.gradient.dtype.itemsize < 4,
+        is_rounded=seen.gradient is not None and seen.gradient.dtype.itemsize < 4,
         scale=scale,
-        beside=given.use.beside,
-        summed=_summed(given),
-        has_soft_targets=given.soft,
-        has_sigmoids=given.use.sigmoid,
+        beside=seen.use.beside,
+        summed=_summed(seen),
+        has_soft_targets=seen.soft,
+        has_sigmoids=seen.use.sigmoid,
     )
     return replace(table, mask=mask & ~_left_out(table))
 
@@ -291,12 +291,12 @@ def _in_own_columns(numbers: Tensor) -> Tensor:
     return numbers.new_zeros(n, n * k).scatter(1, columns, numbers)
 
 
-def _summed(given: Similarity) -> float:
+def _summed(seen: Similarity) -> float:
     """Return how many cosines a score sums, as of two texts by their tokens; 1 if unknown."""
-    if not given.tokens or given.a is None or given.b is None or given.gradient is None:
+    if not seen.tokens or seen.a is None or seen.b is None or seen.gradient is None:
         return 1.0
-    on = (given.gradient != 0).sum(dim=(-2, -1))
-    sides = [at_least_float(x.detach()).reshape(-1, x.shape[-1]) for x in (given.a, given.b.mT)]
+    on = (seen.gradient != 0).sum(dim=(-2, -1))
+    sides = [at_least_float(x.detach()).reshape(-1, x.shape[-1]) for x in (seen.a, seen.b.mT)]
     x, y = (side[side.any(dim=1)] for side in sides)  # padding is often 0
     if not bool(on.any()) or not even(x) or not even(y):
         return 1.0

@@ -47,6 +47,7 @@ class PairedRows:
         texts: The n records: tuples (text,) or (anchor, positive, hard negative, ...).
         lines: Line of each record in the file, counted from 1, int64 (n).
         views: Source of the positives: ``dropout``, ``adjacent`` or ``pairs``.
+        name: Name of the file, or "the data" for texts in memory.
         empty: Number of records that were skipped because a text is empty.
         left_out: What was skipped and why; an empty text if nothing was.
         marks: Hashes of the texts, uint64 (n x columns). Near-identical texts have
@@ -256,12 +257,8 @@ def embed_rows(
 ) -> EmbeddedTexts:
     """Embed both views and the hard negatives of every row, with texts cut as in training.
 
-    Args:
-        encoder: Encoder of the texts.
-        rows: Rows to embed.
-        max_length: Largest number of tokens of a text; at most the limit of the encoder is used.
-        prompts: Texts before each anchor, and before each positive and hard negative.
-        seed: Seed of the dropout, which embeds single texts twice.
+    ``prompts`` are put before each anchor, and before each positive and hard negative. ``seed`` is
+    that of the dropout with which single texts are embedded twice.
     """
     check_prompts(encoder, *prompts)
     limit = min(encoder.max_length, max_length)

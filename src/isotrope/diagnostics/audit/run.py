@@ -85,7 +85,7 @@ def audit_texts(
     prompts, seed = (settings.query_prompt, settings.passage_prompt), settings.seed
     metric = None
     if settings.dev not in ("auto", "none"):
-        # None: the model has prompts of its own, as in training
+        # None: those that were saved with the model, as in training
         metric = dev_metric_of_file(Path(settings.dev), prompts=prompts if any(prompts) else None)
     rows = read_rows(
         data, columns=settings.columns or None, groups=settings.groups, views=settings.views
@@ -100,7 +100,7 @@ def audit_texts(
     if metric is not None:
         uncovered = _uncovered_on_file(encoder, rows, metric, prompts)
     elif settings.dev == "auto":
-        uncovered = _uncovered(encoder, rows, embedded, settings)
+        uncovered = _uncovered_on_rows(encoder, rows, embedded, settings)
     return audit_rows(
         rows, embedded, chosen, settings, encoder=encoder.name, uncovered=asdict(uncovered)
     )
@@ -124,7 +124,7 @@ def _uncovered_on_file(
     return uncover(encoder, texts, name=metric.name, score=metric.score)
 
 
-def _uncovered(
+def _uncovered_on_rows(
     encoder: SentenceEncoder, rows: PairedRows, embedded: Embedded, settings: "AuditSettings"
 ) -> Uncovered:
     """Return the scores without and with whitening, measured on a part of the rows."""
