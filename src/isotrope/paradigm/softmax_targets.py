@@ -163,8 +163,8 @@ def _place(paths: list[Path], scores: Node) -> Use:
                 cat, turned_before, turned = node, turned_before ^ turned, False
             elif operation in _SOFTMAXES:
                 dims = saved_of(node, "dim")
-                is_over_rows = signed(dims[0] if isinstance(dims, tuple) else dims) in (0, -2)
-                (turned_alone if cat is None else across).add(is_over_rows != turned)
+                is_over_columns = signed(dims[0] if isinstance(dims, tuple) else dims) in (0, -2)
+                (turned_alone if cat is None else across).add(is_over_columns != turned)
             else:
                 turned ^= _turns(node)
         if cat is not None:
