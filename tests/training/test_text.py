@@ -16,6 +16,7 @@ import isotrope
 from isotrope.core.errors import CannotResume, InputError
 from isotrope.core.result import Result
 from isotrope.data.text.retrieval_sets import load_retrieval
+from isotrope.diagnostics.metrics import columns
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.dev_score import dev_metric_of_file
 from isotrope.evaluation.retrieval import own_prompts, retrieval
@@ -23,11 +24,11 @@ from isotrope.measures.judgement import DevEvaluation, judgement_of
 from isotrope.training import text_module
 from isotrope.training.fit_text import fit
 from isotrope.training.text import summary
-from isotrope.training.text_task import COLUMNS
 from tests.refused import refused, refused_setting
 from tests.training.conftest import sentences
 from tests.training.interrupted import checkpoints, power_cut
 
+COLUMNS = columns("text")
 RETRIEVAL = "isotrope.evaluation.dev_score.retrieval_evaluation"
 
 

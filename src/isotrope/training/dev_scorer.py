@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from isotrope.core.run_folder import RunFolder
-from isotrope.measures.judgement import DevEvaluation, DevHistory, Judgement, judge
+from isotrope.measures.judgement import DevEvaluation, DevHistory, Judgement, Saved, judge
 from isotrope.training.checkpoints import check_unchanged
 from isotrope.training.nan_guard import Trained, check_finite_weights
 from isotrope.training.run_log import RunLog
@@ -64,12 +64,9 @@ class DevScorer:
         return self.history.scores
 
     @property
-    def best(self) -> tuple[int, float] | None:
-        """Step and score of the best evaluation, the earliest at ties."""
-        if not self.scores:
-            return None
-        step = self.history.chosen_step()
-        return step, self.scores[step]
+    def best_step(self) -> int | None:
+        """Step of the evaluation that ``history`` chooses; None if nothing was scored."""
+        return self.history.chosen_step() if self.scores else None
 
     @property
     def is_exhausted(self) -> bool:
@@ -77,6 +74,14 @@ class DevScorer:
         if self.patience is None or not self.scores:
             return False
         return sum(step > self.history.highest_step for step in self.scores) >= self.patience
+
+    def replan(self, every: int, saved: Saved) -> None:
+        """Change the number of steps between scores, and which model is saved."""
+        self.every, self.history.saved = every, saved
+
+    def save(self, step: int) -> None:
+        """Save the model after ``step`` updates, and record its fingerprint."""
+        self.weights[step] = self._save(step)
 
     def judgement(self) -> Judgement:
         """Return whether the training raised the score."""
@@ -113,7 +118,7 @@ class DevScorer:
         self._mark_end()
         self.log.add(step, {self.column: evaluation.value})
         if self.history.saved != "last" and self.history.chosen_step() == step:
-            self.weights[step] = self._save(step)
+            self.save(step)
         self.history.save(RunFolder(self.log.path.parent).dev)
         self._show(step, evaluation.value)
 

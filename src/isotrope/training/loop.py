@@ -219,15 +219,15 @@ class TrainingTask(ABC):
     def result(self) -> Result:
         """Return the result of the run so far."""
         settings, dev = self.settings, self.dev
-        column, scores, best = dev.column, dev.scores, dev.best
+        column, scores, best = dev.column, dev.scores, dev.best_step
         timer, newest, judgement = dev.log.timer, dev.log.newest, dev.judgement()
         return Result(
             kind=self.kind,
             name=self.output.name,
             metrics={
                 f"{column}_start": scores[min(scores)] if scores else None,
-                f"{column}_best": None if best is None else best[1],
-                f"{column}_best_step": None if best is None else best[0],
+                f"{column}_best": None if best is None else scores[best],
+                f"{column}_best_step": best,
                 f"{column}_final": scores[max(scores)] if scores else None,
                 "steps": timer.steps,
                 "seconds": round(timer.seconds, 3),

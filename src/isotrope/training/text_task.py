@@ -1,6 +1,6 @@
 """A training on text whose data are read: its steps, its printed lines, its result."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -37,8 +37,6 @@ from isotrope.training.text_data import batch_at, seen_in_training
 from isotrope.training.text_encoder import dropouts
 from isotrope.training.text_module import TextModule
 from isotrope.training.time_limit import Pace, TimeLimit
-
-COLUMNS = columns("text")
 
 
 @dataclass(kw_only=True)
@@ -89,7 +87,7 @@ class TextTask(TrainingTask):
         if rank() == 0:
             ensure_not_replaced(self.output)
             RunFolder(self.output).write_settings(settings.to_yaml())
-        self.dev.history.saved, self.dev.every = settings.prefer, settings.eval_every
+        self.dev.replan(settings.eval_every, settings.prefer)
         derived = sorted(self.limit.derived)
         return [named(n, new) for n in derived if (new := changed[n]) != getattr(before, n)]
 
@@ -103,61 +101,79 @@ class TextTask(TrainingTask):
         return DataLoader(Steps(at, start, self.most), batch_size=None)
 
     def introduce(self, say: Callable[[str], None]) -> None:
-        """Print a summary of the run: data, steps, dropout, pooling, and warnings."""
-        settings, encoder, report = self.settings, self.module.encoder, self.batches.report
-        rates = sorted({getattr(module, name) for module, name in dropouts(encoder)})
-        dropout = ", ".join(f"{p:g}" for p in rates) or "none"
-        pieces = f" (micro-batches of {settings.micro_batch})" if settings.micro_batch else ""
-        say(hardware(self.settings))
+        """Print a summary of the run: hardware, data, steps, and warnings."""
+        settings, stores = self.settings, self.batches.stores
+        say(hardware(settings))
         if settings.streaming is not None:
             say(f"streaming {settings.streaming:,} records at a time; the first records are:")
-        for name, store in self.batches.stores.items():
-            own = store.report
-            whose = f"{name} ({self.module.objectives[name].name}): " if name else ""
-            empty = f", {own.empty_skipped:,} with an empty text left out"
-            negatives = f", {own.negatives_dropped:,} negatives dropped, which are held out"
-            ranked = own.held_out and settings.groups
-            held = " and ranked with all answers of the group as correct" if ranked else ""
-            queries = len(self.watch.queries) if self.watch and not name else 0
-            if self.watch and self.watch.records and queries not in (0, own.held_out):
-                held = f", {queries:,} queries for the score{held}"  # equal texts are one query
-            if own.understood:  # a line on skipped data is always printed
-                (warn if "; " in own.understood else say)(own.understood)
-            say(
-                f"{whose}{own.kept:,} {_unit(own)} "
-                f"({own.duplicates_dropped:,} duplicates dropped, {own.held_out:,} held out{held}"
-                f"{empty if own.empty_skipped else ''}"
-                f"{negatives if own.negatives_dropped else ''}), "
-                f"{own.truncated_share:.1%} of the texts cut after {own.max_length} tokens"
-            )
-            if own.groups_dropped:
-                group = settings.groups or "label"
-                warn(
-                    "warning: join groups that share a record, as `isotrope audit --groups` does "
-                    f"in grouped.jsonl. {own.groups_dropped:,} records were dropped, because "
-                    f"another {group} has the same record. Other records of the same {group} "
-                    "as a dropped record now count as negatives of the record that was kept"
-                )
+        for name, store in stores.items():
+            if understood := store.report.understood:  # a line on skipped data is always printed
+                (warn if "; " in understood else say)(understood)
+            say(self._line_on_data(name, store.report))
+            if store.report.groups_dropped:
+                warn(_dropped_groups(store.report.groups_dropped, settings.groups or "label"))
         if self.watch is not None and self.watch.trained_on:
-            known = all(store.answers() for store in self.batches.stores.values())
+            known = all(store.answers() for store in stores.values())
             warn(seen_in_training(self.watch, settings, known=known))
-        whole = self.twice and self.most == self.module.steps
-        twice = ", and about as many for a second training" if whole else ""
-        say(
-            f"{self.module.steps:,} steps with batches of {settings.batch_size}{pieces}{twice}; "
-            f"views: {report.views}; dropout {dropout}; pooling {encoder.pooling}"
-        )
-        if lora := lora_facts(encoder):
+        rates = sorted({getattr(module, name) for module, name in dropouts(self.module.encoder)})
+        say(self._line_on_steps(rates))
+        if lora := lora_facts(self.module.encoder):
             say(lora_line(lora))
-        query, document = own_prompts(encoder)
+        for warning in self._warnings(rates):
+            warn(warning)
+
+    def _line_on_data(self, name: str, report: StoreReport) -> str:
+        """Return the line on a data set: how many records are trained on, left out and cut."""
+        objective = f"{name} ({self.module.objectives[name].name}): " if name else ""
+        left_out = [
+            f"{report.duplicates_dropped:,} duplicates dropped",
+            self._held_out(name, report),
+        ]
+        if report.empty_skipped:
+            left_out.append(f"{report.empty_skipped:,} with an empty text left out")
+        if report.negatives_dropped:
+            left_out.append(f"{report.negatives_dropped:,} negatives dropped, which are held out")
+        return (
+            f"{objective}{report.kept:,} {_unit(report)} ({', '.join(left_out)}), "
+            f"{report.truncated_share:.1%} of the texts cut after {report.max_length} tokens"
+        )
+
+    def _held_out(self, name: str, report: StoreReport) -> str:
+        """Return how many records of a data set are held out, and how they are scored."""
+        line = f"{report.held_out:,} held out"
+        if self.watch is not None and self.watch.records and not name:
+            queries = len(self.watch.queries)
+            if queries not in (0, report.held_out):  # equal texts are one query
+                line += f", {queries:,} queries for the score"
+        if report.held_out and self.settings.groups:
+            line += " and ranked with all answers of the group as correct"
+        return line
+
+    def _line_on_steps(self, dropout_rates: Sequence[float]) -> str:
+        """Return the line on the steps, the views and the encoder."""
+        settings, steps = self.settings, self.module.steps
+        pieces = f" (micro-batches of {settings.micro_batch})" if settings.micro_batch else ""
+        is_whole = self.twice and self.most == steps
+        second = ", and about as many for a second training" if is_whole else ""
+        dropout = ", ".join(f"{rate:g}" for rate in dropout_rates) or "none"
+        return (
+            f"{steps:,} steps with batches of {settings.batch_size}{pieces}{second}; views: "
+            f"{self.batches.report.views}; dropout {dropout}; pooling "
+            f"{self.module.encoder.pooling}"
+        )
+
+    def _warnings(self, dropout_rates: Sequence[float]) -> Iterator[str]:
+        """Yield warnings: prompts that are not used, and equal views."""
+        settings = self.settings
+        query, document = own_prompts(self.module.encoder)
         if (query or document) and not (settings.query_prompt or settings.passage_prompt):
-            warn(
+            yield (
                 "warning: set --query-prompt and --passage-prompt: this training uses no prompts, "
                 f"but {settings.encoder} expects {query!r} before queries and {document!r} before "
                 "documents"
             )
-        if "dropout" in report.views and not any(rates):
-            warn(
+        if "dropout" in self.batches.report.views and not any(dropout_rates):
+            yield (
                 "warning: add --dropout 0.1: without dropout, the two views of a text are equal, "
                 "and the model learns nothing from positives"
             )
@@ -178,38 +194,36 @@ class TextTask(TrainingTask):
         model has the best score, the last model is saved in the folder ``rejected``. Otherwise, the
         best model is already saved.
         """
-        dev, output = self.dev, self.output
-        if isinstance(dev.score, str):
-            dev.weights[self.module.steps] = self.keep(self.module.steps)
-        elif dev.history.chosen_step() == 0:
-            encoder = self.module.encoder
-            encoder.save(RunFolder(output).rejected, card=self._card(max(dev.scores), None))
+        dev, folder, best_step = self.dev, RunFolder(self.output), self.dev.best_step
+        if best_step is None:
+            dev.save(self.module.steps)
+        elif best_step == 0:
+            card = self._card(max(dev.scores), None)
+            self.module.encoder.save(folder.rejected, card=card)
         result = self.result()
-        if dev.best is not None:  # the judgement is known only after the last step
+        if best_step is not None:  # the judgement is known only after the last step
             judgement = Judgement.read(result.details["judgement"])
-            ensure_not_replaced(output)
-            card = self._card(dev.best[0], judgement)
-            write_text(RunFolder(output).model / "README.md", card)
+            ensure_not_replaced(self.output)
+            card = self._card(best_step, judgement)
+            write_text(folder.model / "README.md", card)
         return result
 
     def details(self) -> dict[str, Any]:
         """Return a dict of details that a training on text adds to the result."""
         settings, module, report = self.settings, self.module, self.batches.report
-        dev, best = self.dev, self.dev.best
+        dev, best_step = self.dev, self.dev.best_step
+        saved = dev.log.timer.steps if best_step is None else best_step
         return {
             "lora": lora_facts(module.encoder),
             "matryoshka": list(module.prefixes),
-            "model": {
-                "fingerprint": dev.weights.get(best[0] if best else dev.log.timer.steps),
-                "start": dev.weights.get(0),
-            },
+            "model": {"fingerprint": dev.weights.get(saved), "start": dev.weights.get(0)},
             "kept": changes.kept(self.general, module.encoder, dev.history),
             "queries": changes.changed_queries(self.watch, dev.history),
             "next": changes.next_step(
                 report, module.encoder.positions, dev.history, settings, self._longer()
             ),
             "dev": None
-            if best is None
+            if best_step is None
             else {"name": dev.history.name, "kind": settings.dev, "data": dev.data},
             "data": {
                 "files": list(settings.files),
@@ -269,8 +283,18 @@ class TextTask(TrainingTask):
 def columns_of(stores: Mapping[str, TokenStore]) -> tuple[str, ...]:
     """Return the columns of metrics.csv, with a loss for each of several data sets."""
     losses = [loss_column(name) for name in stores if name]
-    shared = [column for column in COLUMNS if column != TextTask.rate_column]
+    shared = [column for column in columns("text") if column != TextTask.rate_column]
     return (*shared, *losses, TextTask.rate_column)
+
+
+def _dropped_groups(count: int, group: str) -> str:
+    """Return the warning on records that were dropped, as another group has the same record."""
+    return (
+        "warning: join groups that share a record, as `isotrope audit --groups` does in "
+        f"grouped.jsonl. {count:,} records were dropped, because another {group} has the same "
+        f"record. Other records of the same {group} as a dropped record now count as negatives of "
+        "the record that was kept"
+    )
 
 
 def _unit(report: StoreReport) -> str:
