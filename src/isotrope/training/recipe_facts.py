@@ -58,9 +58,9 @@ class PairFacts:
 
 @dataclass(frozen=True)
 class Split:
-    """The held-out records. If they are too few for a score, ``lacks`` says why."""
+    """The records to hold out. If they are too few for a score, ``lacks`` says why."""
 
-    texts: Sequence[Sequence[str]]
+    held: int  # number of the records to hold out
     share: float  # share of the records to hold out; 0 if too few can be ranked for a score
     apart: bool  # whether held-out pairs share no text with the others
     lacks: str  # why too few can be ranked
@@ -116,7 +116,7 @@ def facts_of(encoder: SentenceEncoder, settings: TrainSettings) -> Facts:
     return Facts(
         records=len(records),
         columns=columns,
-        trained=len(records) - len(split.texts),
+        trained=len(records) - split.held,
         start=start,
         split=split,
         seconds=seconds,
@@ -214,7 +214,7 @@ def _contrast(
 def _split(
     settings: TrainSettings, records: Sequence[Record], pairs: int, start: PairFacts, kind: str
 ) -> Split:
-    """Return the records to hold out, out of so many ``pairs``."""
+    """Return which of the records to hold out; ``pairs`` of them differ."""
     is_free = not {"dev", "holdout"} & settings.model_fields_set  # whether no setting decides
     share = _share(pairs, start) if is_free else settings.held_out
     views: Views = "dropout" if len(records[0].texts) == 1 else "pairs"
@@ -223,24 +223,27 @@ def _split(
     formed = Former(views, share, settings.seed, together.texts).form(records)
     held = [record.texts for record in formed if record.held]
     able = len(usable((record.texts for record in records), views))
-    enough = len(usable(held, views)) >= LEAST
-    lacks = "there are too few records"
-    if 2 * able < pairs:
-        lacks = f"only {able:,} of {pairs:,} records are {USABLE[views == 'dropout']}, too few"
-    elif share * able >= FEWEST:
-        lacks = "the pairs have too few different first texts"
-    if is_free:
-        enough = enough and share * able >= FEWEST
-        held = held if enough else []
-        if start.chance and not enough:
-            labels = f"{LABELS}; if not, " if start.labels else ""
-            raise InputError(
-                f"{labels}{CHANCE[kind]} A training may do harm, and {lacks} to hold some out and "
-                "find out. To train anyway, use `--holdout 0`"
-            )
+    enough = len(usable(held, views)) >= LEAST and (share * able >= FEWEST or not is_free)
+    lacks = _lack(able, pairs, share * able, views)
+    if is_free and start.chance and not enough:
+        labels = f"{LABELS}; if not, " if start.labels else ""
+        raise InputError(
+            f"{labels}{CHANCE[kind]} A training may do harm, and {lacks} to hold some out and "
+            "find out. To train anyway, use `--holdout 0`"
+        )
     # labelled texts are held out one by one, before they form pairs
     apart = views == "dropout" or together.texts is not None or kind == "labelled texts"
-    return Split(held, share if enough else 0.0, apart, lacks)
+    is_held = enough or not is_free
+    return Split(len(held) if is_held else 0, share if enough else 0.0, apart, lacks)
+
+
+def _lack(able: int, pairs: int, wanted: float, views: Views) -> str:
+    """Return why too few records can be scored, if ``able`` of ``pairs`` fit a search task."""
+    if 2 * able < pairs:
+        return f"only {able:,} of {pairs:,} records are {USABLE[views == 'dropout']}, too few"
+    if wanted >= FEWEST:
+        return "the pairs have too few different first texts"
+    return "there are too few records"
 
 
 def _share(records: int, start: PairFacts) -> float:
