@@ -23,6 +23,7 @@ from isotrope.training.text_module import TextModule
 _TASK_TYPES = {"retrieval": "information-retrieval", "sts": "semantic-similarity"}
 """Names of tasks in model cards, as sentence-transformers writes them."""
 
+_SCORES = "\n## Scores\n"  # heading of the table that add_scores writes
 _TRAINED = {"none": "all weights", "embeddings": "all weights but the embeddings"}  # by --freeze
 
 _CARD = """\
@@ -171,6 +172,20 @@ def image_card(settings: ImageSettings, result: Result, usage: str) -> str:
     )
 
 
+def card_of_mean(card: str, records: int, seed: int) -> str:
+    """Return the card of a mean of two trainings: the card of the first, with facts on the second.
+
+    ``records`` is the number of records of the second training, and ``seed`` is its seed.
+    """
+    note = (
+        "The weights of this model are the mean of two trainings. The scores are from the first "
+        f"training; the second used {records:,} records and seed {seed}.\n\n## Citation"
+    )
+    card = card.replace("| this model (step", "| the first training (step")
+    card = card.replace(" records, views", f" records ({records:,} in the second training), views")
+    return card.replace("## Citation", note, 1)
+
+
 def add_scores(card: Path, own: Result, data: str, scores: str) -> None:
     """Write scores into a card's metadata and as a table, which replaces an earlier table.
 
@@ -180,24 +195,30 @@ def add_scores(card: Path, own: Result, data: str, scores: str) -> None:
         data: Names of the scored data.
         scores: Text of the table, with the scores of this model or of several models.
     """
-    text, title = card.read_text(encoding="utf-8"), "\n## Scores\n"
-    start, found, rest = text.partition(title)
-    if found:
-        text = start + rest[rest.index("\n## ") :] if "\n## " in rest else start
     if (searched := own.details.get("retrieval_set")) is not None:
-        data += f": {searched['queries']:,} queries among {searched['corpus']:,} documents"
-    block = f"{title}\nBy `isotrope evaluate` ({data}):\n\n```text\n{scores}\n```\n"
+        data = f"{data}: {searched['queries']:,} queries among {searched['corpus']:,} documents"
+    table = f"{_SCORES}\nBy `isotrope evaluate` ({data}):\n\n```text\n{scores}\n```\n"
+    text = _without_scores(card.read_text(encoding="utf-8"))
     before, heading, after = text.partition("\n## Training\n")
-    written = ModelCard(f"{before.rstrip()}\n{block}{heading}{after}", ignore_metadata_errors=True)
-    assert isinstance(written.data, ModelCardData)
-    written.data.model_name = written.data.model_name or Path(own.name).name
-    others = [e for e in written.data.eval_results or [] if e.dataset_name != data]
-    written.data.eval_results = others + [
-        EvalResult(_TASK_TYPES.get(own.kind, own.kind), "unknown", data, name, value)
+    written = ModelCard(f"{before.rstrip()}\n{table}{heading}{after}", ignore_metadata_errors=True)
+    metadata = written.data
+    assert isinstance(metadata, ModelCardData)
+    metadata.model_name = metadata.model_name or Path(own.name).name
+    others = [other for other in metadata.eval_results or [] if other.dataset_name != data]
+    task = _TASK_TYPES.get(own.kind, own.kind)
+    metadata.eval_results = others + [
+        EvalResult(task, "unknown", data, name, value)
         for name, value in own.metrics.items()
         if value is not None
     ]
     write_text(card, str(written))
+
+
+def _without_scores(text: str) -> str:
+    """Return the text of a card without its section of scores."""
+    before, _, section = text.partition(_SCORES)
+    _, heading, after = section.partition("\n## ")
+    return before + heading + after
 
 
 def lora_line(lora: dict[str, Any]) -> str:

@@ -14,6 +14,7 @@ from isotrope.core.run_folder import RunFolder
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.measures.judgement import DevHistory
 from isotrope.training import changes
+from isotrope.training.card import card_of_mean
 from isotrope.training.progress import warn
 from isotrope.training.run import Outcome, awaits_second
 from isotrope.training.settings import TrainSettings
@@ -21,6 +22,9 @@ from isotrope.training.text_encoder import encoder_of
 
 SECOND = 0.4
 """Share of ``--minutes`` above which the first training leaves no time for a second one."""
+
+ON_ALL_RECORDS = {"dev": None, "holdout": 0.0, "patience": None}
+"""The settings of a training without held-out records, and so without a dev score."""
 
 
 def refitted(
@@ -45,35 +49,33 @@ def refitted(
         result.save(folder.result)
         return outcome
     warn(f"training a second time, including the held-out records ({folder.refit})")
-    again = {"output": str(folder.refit), "seed": (settings.seed + 1) % 2**32, "refit": False}
-    on_all = {"dev": None, "holdout": 0.0, "patience": None}
-    second = train(settings.model_copy(update={**again, **on_all}))
+    seed = (settings.seed + 1) % 2**32
+    own = {"output": str(folder.refit), "seed": seed, "refit": False}
+    second = train(settings.model_copy(update={**own, **ON_ALL_RECORDS}))
     if second.exit_code:
         return replace(outcome, exit_code=second.exit_code)
+    records = second.result.details["data"]["records"]
     encoder = SentenceEncoder.load(folder.model, device=settings.device)
-    card = (folder.model / "README.md").read_text(encoding="utf-8")
     ensure_not_replaced(folder.path)
     if encoder.fingerprint() == result.details["model"]["fingerprint"]:  # the mean is not saved yet
         other = SentenceEncoder.load(RunFolder(folder.refit).model, device=settings.device)
-        theirs = other.state_dict()
-        ours = encoder.state_dict()  # a tensor that layers share has several names
-        means = {k: x.lerp(theirs[k], 0.5) for k, x in ours.items() if x.is_floating_point()}
-        encoder.load_state_dict({**ours, **means})
-        records, seed = second.result.details["data"]["records"], again["seed"]
-        note = (
-            "The weights of this model are the mean of two trainings. The scores are from the "
-            f"first training; the second used {records:,} records and seed {seed}.\n\n## Citation"
-        )
-        card = card.replace("| this model (step", "| the first training (step")
-        second_time = f" records ({records:,} in the second training), views"
-        card = card.replace(" records, views", second_time)
-        encoder.save(folder.model, card=card.replace("## Citation", note, 1))
+        _average(encoder, other)
+        card = (folder.model / "README.md").read_text(encoding="utf-8")
+        encoder.save(folder.model, card=card_of_mean(card, records, seed))
     result.details["model"]["fingerprint"] = encoder.fingerprint()
     before = changes.similarities(encoder_of(settings))
     result.details["kept"] = changes.kept(before, encoder, DevHistory("dev"))
     result.details["refit"] = {
-        "records": second.result.details["data"]["records"],
+        "records": records,
         "seconds": second.result.metrics["seconds"],
     }
     result.save(folder.result)
     return replace(outcome, encoder=encoder)
+
+
+def _average(encoder: SentenceEncoder, other: SentenceEncoder) -> None:
+    """Set the weights of an encoder to the mean of its own and those of another encoder."""
+    ours, theirs = encoder.state_dict(), other.state_dict()
+    # a tensor that layers share has several names
+    means = {name: x.lerp(theirs[name], 0.5) for name, x in ours.items() if x.is_floating_point()}
+    encoder.load_state_dict({**ours, **means})
