@@ -506,7 +506,7 @@ def test_a_data_set_without_a_measured_batch_is_named() -> None:
     doctor = Doctor()
     doctor.anatomy.settings["series"] = ["qa", "nli"]
     for step in range(3):
-        doctor.noted("loss", doctor.anatomy.of("qa")._row(step, new=True), "qa")
+        doctor.record("loss", doctor.anatomy.of("qa")._row(step, new=True), "qa")
         doctor.rows[-1]["loss"] = 1.0
     assert "nli is not judged: this process measured no batch of it" in doctor.diagnose().notes
 

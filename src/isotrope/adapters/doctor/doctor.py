@@ -213,25 +213,42 @@ class Doctor:
         if loss.grad_fn is None:
             raise InputError("call observe(loss) before loss.backward(): the loss has no grad_fn")
         texts = texts_of(loss.grad_fn)
-        GraphReading(loss, self.quietly(functools.partial(self._seen, at, line, texts)))
+        GraphReading(loss, self.quietly(functools.partial(self._measure, at, line, texts)))
 
-    def _seen(self, step: int, line: str, texts: list[Tensor], reading: GraphReading) -> None:
+    def _measure(self, step: int, line: str, texts: list[Tensor], reading: GraphReading) -> None:
+        """Measure an observed loss, whose texts (as token ids) are ``texts``."""
         anatomy = self.anatomy.of(line)
         if (row := anatomy.see([reading], step)) is not None:
             anatomy.seen_again(texts, step)
             if texts:
                 anatomy.settings.setdefault("kind", "text")
-            self.noted(line.removeprefix("of ") if anatomy.place else "the loss", row, line)
-            atexit.unregister(self.finish)
-            if self.path is not None and not rank():  # nothing else says that a loop has ended
-                place = self.path.resolve()
-                atexit.unregister(_AT_END.get(place, self.finish))
-                _AT_END[place] = self.finish
-                atexit.register(self.finish)
+            self.record(line.removeprefix("of ") if anatomy.place else "the loss", row, line)
+            self._finish_at_exit()
 
-    def keep_in(self, folder: Path | None) -> None:
-        """Write the Doctor's files to this folder, unless the user gave a ``path``."""
+    def _finish_at_exit(self) -> None:
+        """Let :meth:`finish` run when the program ends: nothing else says that a loop has ended."""
+        atexit.unregister(self.finish)
+        if self.path is not None and not rank():
+            folder = self.path.resolve()
+            atexit.unregister(_AT_END.get(folder, self.finish))  # perhaps an earlier Doctor's
+            _AT_END[folder] = self.finish
+            atexit.register(self.finish)
+
+    def begin(self, folder: Path | None, *, is_first: bool) -> None:
+        """Prepare for a training whose files are written to ``folder``, if the user gave no path.
+
+        A process that is not the first of several neither writes nor prints.
+        """
         self.path = self._own_path or folder
+        if not is_first:
+            self.say = self.path = None
+
+    def resume(self, step: int) -> None:
+        """Continue with the rows of the steps before ``step`` that the Doctor's folder has."""
+        folder, self.path = self.path, None  # if it cannot be read, it is left as it is
+        if folder is not None:
+            self.anatomy.resume(folder, step)
+        self.path = folder
 
     def forget(self) -> None:
         """Delete all rows and verdicts, for a new training."""
@@ -240,7 +257,7 @@ class Doctor:
         self.losses.clear()
         self._verdict = (HEALTHY,)
 
-    def noted(self, name: str, row: Row, series: str = "") -> None:
+    def record(self, name: str, row: Row, series: str = "") -> None:
         """Record a loss and the measured ``row``; print the verdict if it has changed."""
         anatomy = self.anatomy.of(series) if series else self.anatomy
         entry = self.losses.setdefault(name, {"name": name, "family": None})
@@ -287,14 +304,17 @@ class Doctor:
         If several data sets or losses are measured, the keys are ``isotrope/NAME/COLUMN``.
         """
         names = self.anatomy.settings.get("series", ())
-        some = [r for r in self.rows if any(r[k] is not None for k in LOGGED)]
-        newest = {int(r["series"] or 0): r for r in some}
-        return {
-            f"isotrope/{column}" if len(names) < 2 else f"isotrope/{names[place]}/{column}": value
-            for place, row in newest.items()
-            for column in LOGGED
-            if (value := row[column]) is not None
-        }
+        newest: dict[int, Row] = {}  # of each data set or loss
+        for row in self.rows:
+            if any(row[column] is not None for column in LOGGED):
+                newest[int(row["series"] or 0)] = row
+        numbers: dict[str, float] = {}
+        for place, row in newest.items():
+            prefix = "isotrope" if len(names) < 2 else f"isotrope/{names[place]}"
+            for column in LOGGED:
+                if (value := row[column]) is not None:
+                    numbers[f"{prefix}/{column}"] = value
+        return numbers
 
     def diagnose(
         self,

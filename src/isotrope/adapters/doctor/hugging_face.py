@@ -96,7 +96,7 @@ class HuggingFaceEvents:
         self._model: Any = None
         self._optimizer: Any = None
         self._state: Any = None
-        self._writes = True
+        self._is_first = True
 
     def on_train_begin(
         self, args: Any, state: Any, control: Any, details: Mapping[str, Any]
@@ -106,17 +106,12 @@ class HuggingFaceEvents:
         doctor = self.doctor
         trainer = _trainer(args)
         self._state, self._optimizer = state, details.get("optimizer")
-        self._writes = state.is_world_process_zero
-        if not self._writes:
-            doctor.say = doctor.path = None
-        else:
-            doctor.keep_in(Path(args.output_dir) / RECORDING)
+        self._is_first = state.is_world_process_zero
+        doctor.begin(Path(args.output_dir) / RECORDING, is_first=self._is_first)
         if state.global_step == 0:
             doctor.forget()
-        elif doctor.path is not None:
-            folder, doctor.path = doctor.path, None  # if it cannot be read, it is left as it is
-            doctor.anatomy.resume(folder, state.global_step)
-            doctor.path = folder
+        else:
+            doctor.resume(state.global_step)
         losses = _losses(trainer)
         self._learn(args, trainer, losses)
         if args.n_gpu > 1:
@@ -141,15 +136,14 @@ class HuggingFaceEvents:
 
         @functools.wraps(original)
         def training_step(*arguments: Any, **named: Any) -> Any:
-            self._series = _dataset((arguments, named))
+            self._series = _dataset(arguments, named)
             self._batches += 1
             if self.doctor.off or not self._due():
                 return original(*arguments, **named)
             self._divides = _divides(trainer, arguments, named)
             self._readings, self._tokens = [], []
-            note_tokens = self.doctor.quietly(lambda x: self._tokens.extend(_tokens(x)))
-            note_tokens((arguments, named))
             quietly = self.doctor.quietly
+            quietly(lambda: self._tokens.extend(_tokens((arguments, named))))()
             with losses_of_backward(quietly(self._read), quietly(self._ended)):
                 return original(*arguments, **named)
 
@@ -203,6 +197,16 @@ class HuggingFaceEvents:
         anatomy.objective = None
         anatomy.temperature = self._temperature or _temperature(losses)
 
+    @property
+    def step(self) -> int | None:
+        """The number of the step of a training that runs now; None without one."""
+        return None if self._trainer is None else self._state.global_step
+
+    def _anatomy(self) -> Anatomy:
+        """Return the log of the data set that the batch is from."""
+        anatomy = self.doctor.anatomy
+        return anatomy.of(self._series) if self._series else anatomy
+
     def close(self) -> None:
         """Restore the trainer's ``training_step``."""
         if self._trainer is not None:
@@ -234,17 +238,7 @@ class HuggingFaceEvents:
             loss = getattr(self._trainer, "loss", None)
             of_set = type(loss[self._series]).__name__ if isinstance(loss, Mapping) else name
             name = f"{of_set} on {self._series}"
-        self.doctor.noted(name, row, self._series)
-
-    @property
-    def step(self) -> int | None:
-        """The number of the step of a training that runs now; None without one."""
-        return None if self._trainer is None else self._state.global_step
-
-    def _anatomy(self) -> Anatomy:
-        """Return the log of the data set that the batch is from."""
-        anatomy = self.doctor.anatomy
-        return anatomy.of(self._series) if self._series else anatomy
+        self.doctor.record(name, row, self._series)
 
     on_pre_optimizer_step = on_substep_end  # before the weights change
 
@@ -278,7 +272,7 @@ class HuggingFaceEvents:
         """Report the verdict, and add it to the model's card."""
         self.close()
         self.doctor.finish()
-        if self._writes and self.doctor.rows:
+        if self._is_first and self.doctor.rows:
             add_to_card(self._model, self.doctor.losses.values(), self.doctor.diagnose())
         self._model = None
 
@@ -366,9 +360,8 @@ def _tokens(inputs: object) -> list[Tensor]:
     return []
 
 
-def _dataset(inputs: tuple[tuple[Any, ...], Mapping[str, Any]]) -> str:
+def _dataset(arguments: tuple[Any, ...], named: Mapping[str, Any]) -> str:
     """Return the name of the data set of a batch, or an empty string."""
-    arguments, named = inputs
     batch = named.get("inputs", arguments[1] if len(arguments) > 1 else None)
     name = batch.get("dataset_name") if isinstance(batch, Mapping) else None
     return name if isinstance(name, str) else ""
@@ -378,12 +371,14 @@ def _repeated(columns: list[Tensor]) -> float:
     """Return the share of the rows whose anchor or positive equals a text of another row."""
     # Only the first two columns count, and only if their lengths are equal; other columns may be
     # negatives that all rows share.
-    repeated = None
+    repeated: Tensor | None = None
     for tokens in columns[:2]:
         _, text, count = tokens.cpu().unique(dim=0, return_inverse=True, return_counts=True)
         again = count[text] > 1
-        if repeated is None or len(again) == len(repeated):
-            repeated = again if repeated is None else repeated | again
+        if repeated is None:
+            repeated = again
+        elif len(again) == len(repeated):
+            repeated = repeated | again
     return 0.0 if repeated is None else float(exact(repeated).mean())
 
 

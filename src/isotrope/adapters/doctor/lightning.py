@@ -38,11 +38,9 @@ class LightningEvents:
         doctor.anatomy.words = words_of(pl_module.modules())
         if trainer.ckpt_path is None and trainer.global_step == 0:
             doctor.forget()
-        folder = trainer.log_dir if trainer.loggers else None  # all processes wait for each other
-        if not trainer.is_global_zero:
-            doctor.say = doctor.path = None
-        else:
-            doctor.keep_in(None if folder is None else Path(folder) / RECORDING)
+        logs = trainer.log_dir if trainer.loggers else None  # all processes wait for each other
+        folder = None if logs is None else Path(logs) / RECORDING
+        doctor.begin(folder, is_first=trainer.is_global_zero)
 
     def on_train_batch_start(self, trainer: Any, *_: object) -> None:
         """Record the number of the step before the optimiser increases it."""
@@ -75,7 +73,7 @@ class LightningEvents:
         row = anatomy.see(readings, self.step or 0, divisors=divisors)
         if row is not None:
             anatomy.note(self.step, epoch=float(trainer.current_epoch))
-            self.doctor.noted(name, row, series)
+            self.doctor.record(name, row, series)
 
     def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
         """Record learning rate and gradient norm; send all newest numbers to the loggers."""
