@@ -6,7 +6,6 @@ loss with the gradients of one plain call. Subclasses of ``Objective`` are check
 :func:`isotrope.paradigm.objective_check.prove`.
 """
 
-import contextlib
 import copy
 import inspect
 import math
@@ -31,14 +30,11 @@ from isotrope.training.launch import launch
 
 SAME = 1e-5
 """Largest relative difference that counts as rounding. Bugs cause larger ones."""
-
 DIMENSIONS = 16
 """Default number of dimensions of the embeddings that a loss receives."""
-
 _ROWS, _INPUTS = 24, 12
 _SIZES = ("chunk_size", "mini_batch_size", "micro_batch_size", "block_size")
 """Names of parameters or attributes that set the size of the chunks of a loss."""
-
 _MARGINS, _WIDER = ("margin", "triplet_margin"), 0.3
 _LABELS = ("label", "labels", "target", "targets", "y")
 _MISSING = object()
@@ -83,11 +79,9 @@ def checks_in(
         for key, value in losses.items()
     }
     for key, loss in built.items():
-        checks = (
-            prove(losses[key])
-            if loss is None
-            else checks_of(loss, (file, key), dimensions=dimensions)
-        )
+        checks = prove(losses[key])
+        if loss is not None:
+            checks = checks_of(loss, (file, key), dimensions=dimensions)
         yield from ((key, check) for check in checks)
 
 
@@ -95,15 +89,15 @@ def _losses(namespace: dict[str, Any], module: str, name: str) -> dict[str, Any]
     """Return all losses that a file defines, or only the loss with the given name."""
     if name:
         return {name: namespace[name]} if callable(namespace.get(name)) else {}
-    own = nn.Module, Objective  # an instance may be of an imported class
-    return {
-        key: value
-        for key, value in namespace.items()
-        if callable(value)
-        and key[0] != "_"
-        and (module == getattr(value, "__module__", module) or isinstance(value, own))
-        and (_is_objective(value) or "loss" in key.lower())
-    }
+    losses: dict[str, Any] = {}
+    for key, value in namespace.items():
+        if key.startswith("_") or not callable(value):
+            continue
+        is_own = getattr(value, "__module__", module) == module
+        is_own |= isinstance(value, (nn.Module, Objective))  # perhaps of an imported class
+        if is_own and (_is_objective(value) or "loss" in key.lower()):
+            losses[key] = value
+    return losses
 
 
 def _is_objective(value: object) -> bool:
@@ -198,28 +192,29 @@ def checks_of(
     try:
         whole, again, reseeded = (subject.run(seed=seed) for seed in (0, 0, 1))
     except Exception as error:  # whatever somebody's loss raises is the finding
-        shapes = isinstance(error, RuntimeError)  # that may not fit
-        yield raised("one call", error, *([_WIDTH.format(dimensions)] if shapes else []))
+        means = _WIDTH.format(dimensions) if isinstance(error, RuntimeError) else ""
+        yield raised("one call", error, means)  # shapes that do not fit are a RuntimeError
         return
     if not all(bool(x.isfinite().all()) for x in (whole.value, *whole.gradients)):
         shown = f"a loss of {float(whole.value):.4g}"
         yield Check("one call", 1, shown, passed=False, means=_NOT_FINITE)
         return
+    change = _distance(reseeded, whole)
     # an infinite distance means NaN, not random numbers
     remembers = SAME < _distance(again, whole) < math.inf
-    draws = SAME < (change := _distance(reseeded, whole)) < math.inf
-    if remembers or draws:
-        values = float(whole.value), float(again.value)
-        why = _REMEMBERS.format(*values) if remembers else _DRAWS
-        yield Check("called again", 1, f"{change:.1e}", passed=None, means=why)
-    else:
+    is_repeatable = not (remembers or SAME < change < math.inf)
+    if is_repeatable:
         order = torch.randperm(_ROWS, generator=torch.Generator().manual_seed(1))
         yield _compared("rows permuted", lambda: subject.run(order), whole, _PERMUTED)
         yield from _in_chunks(subject, whole)
+    else:
+        values = float(whole.value), float(again.value)
+        means = _REMEMBERS.format(*values) if remembers else _DRAWS
+        yield Check("called again", 1, f"{change:.1e}", passed=None, means=means)
     if not remembers:
         yield from _by_margin(subject)
         yield _compared("gradient-cached", lambda: subject.run(caching=True), whole, _CACHED)
-    if not (remembers or draws):
+    if is_repeatable:
         if source is not None:
             yield _on_two(subject, source, whole)
         yield _rounded(subject)
@@ -264,11 +259,10 @@ class _Subject:
         self.parameters = _parameters(loss)
         self.views = 3 if len(_needed(loss)) > 2 else 2
         self.single = False  # whether it refuses float64, because it keeps float32 tensors
-        with contextlib.suppress(Exception):  # a later call reports the error
-            try:
-                self.run()
-            except RuntimeError as error:
-                self.single = "double" in str(error).lower()
+        try:
+            self.run()
+        except Exception as error:  # a later call reports the error
+            self.single = isinstance(error, RuntimeError) and "double" in str(error).lower()
 
     def fresh(self, dtype: torch.dtype = torch.float64, seed: int = 0) -> Loss:
         """Return the loss in its initial state, and seed the random numbers."""
@@ -301,13 +295,12 @@ class _Subject:
     ) -> _LossAndGradients:
         """Call the loss on some rows and backward(), unless the loss has called it itself."""
         loss, (encoder, inputs) = self.fresh(seed=seed), self.inputs()
-        views = [
-            torch.cat(cached(encoder, [(part,) for part in x[rows].split(7)]))
-            if caching
-            else encoder(x[rows])
-            for x in inputs
-        ]
-        value = self.called(loss, views)
+
+        def embedded(x: Tensor) -> Tensor:
+            parts = [(part,) for part in x.split(7)]
+            return torch.cat(cached(encoder, parts)) if caching else encoder(x)
+
+        value = self.called(loss, [embedded(x[rows]) for x in inputs])
         if not isinstance(value, Tensor) or value.numel() != 1:
             shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
             raise InputError(f"the loss returns {shape}, not a scalar")
@@ -315,10 +308,14 @@ class _Subject:
             value.backward()
         if all(p.grad is None for p in encoder.parameters()):
             raise InputError("remove detach(): no gradient reaches the embeddings")
-        modules = [encoder, *([loss] if isinstance(loss, nn.Module) else [])]
-        parameters = [p for module in modules for p in module.parameters()]
+        own = loss.parameters() if isinstance(loss, nn.Module) else ()
+        parameters = [*encoder.parameters(), *own]
         gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
         return _LossAndGradients(value.detach(), gradients)
+
+    def value(self, views: list[Tensor]) -> float:
+        """Return the value of the loss for given embeddings."""
+        return float(self.called(self.fresh(), views).detach())
 
     def by_embeddings(self, views: list[Tensor]) -> _LossAndGradients:
         """Return the value of the loss and its gradients with respect to the embeddings."""
@@ -348,7 +345,7 @@ class _Subject:
 
 def _in_chunks(subject: _Subject, whole: _LossAndGradients) -> Iterator[Check]:
     """Compare several chunk sizes, if the loss computes its batch in chunks."""
-    for name in (known for known in _SIZES if subject.setting(known) is not _MISSING):
+    for name in [name for name in _SIZES if subject.setting(name) is not _MISSING]:
         for size in (_ROWS, 8, 7):
             divided = subject.varied(name, size)
             yield _compared(f"in chunks: {name}={size}", divided.run, whole, _CHUNKS)
@@ -362,15 +359,12 @@ def _by_margin(subject: _Subject) -> Iterator[Check]:
         margin = subject.setting(name)
         if not isinstance(margin, (int, float)):
             continue
-        label, changes = f"wider: {name}", []
+        label, changes = f"wider: {name}", list[float]()
         try:
-            for sign in (1, -1):
-                narrow, wide = (
-                    float(varied.called(varied.fresh(), [sign * anchors, *rest]).detach())
-                    for width in (margin, margin + _WIDER)
-                    for varied in [subject.varied(name, width)]
-                )
-                changes.append(wide - narrow)
+            narrow, wide = (subject.varied(name, m) for m in (margin, margin + _WIDER))
+            for views in ([anchors, *rest], [-anchors, *rest]):
+                before = narrow.value(views)
+                changes.append(wide.value(views) - before)
         except Exception as error:  # whatever somebody's loss raises is the finding
             yield raised(label, error)
             continue
@@ -378,9 +372,10 @@ def _by_margin(subject: _Subject) -> Iterator[Check]:
         if not any(changes):
             yield Check(label, 1, shown, passed=None, means=_UNUSED)
             continue
-        passed = not min(changes) < -SAME < SAME < max(changes)
-        turned = _TURNED.format(*(("", "dis") if changes[0] > 0 else ("dis", "")))
-        yield Check(label, 1, shown, passed=passed, means="" if passed else turned)
+        is_turned = min(changes) < -SAME and max(changes) > SAME
+        raised_for, lowered_for = ("", "dis") if changes[0] > 0 else ("dis", "")
+        means = _TURNED.format(raised_for, lowered_for) if is_turned else ""
+        yield Check(label, 1, shown, passed=not is_turned, means=means)
 
 
 def _on_two(subject: _Subject, source: tuple[Path, str], whole: _LossAndGradients) -> Check:
@@ -418,60 +413,65 @@ def _rounded(subject: _Subject) -> Check:
     The allowed error is a multiple of the effect of rounding alone: the change of the result in
     float64 if half a unit in the last place of bfloat16 is added to or subtracted from each input.
     """
-    name, numbers = "in bfloat16", torch.Generator().manual_seed(2)
+    name = "in bfloat16"
     if subject.single:
         return Check(name, 0, "the loss computes in float32", passed=None)
+    numbers = torch.Generator().manual_seed(2)
     encoder, inputs = subject.inputs()
     exact = [encoder(x).detach().bfloat16().double() for x in inputs]
     true = subject.by_embeddings(exact)
     unit = torch.finfo(torch.bfloat16).eps / 2
-    turned = []
+    effects = []
     for _ in range(_ROUNDINGS):
         signs = [torch.randint(0, 2, x.shape, generator=numbers).to(x) * 2 - 1 for x in exact]
         off = [x * (1 + unit * sign) for x, sign in zip(exact, signs, strict=True)]
-        turned.append(_distance(subject.by_embeddings(off), true))
+        effects.append(_distance(subject.by_embeddings(off), true))
     try:
         low = subject.by_embeddings([x.bfloat16() for x in exact])
     except Exception as error:  # a loss may refuse the dtype
         return replace(raised(name, error, "the loss refuses bfloat16"), passed=None)
-    distance, most = _distance(low, true), _TIMES * max(max(turned), unit)
-    means = "" if distance <= most else f"{_BF16} (rounding alone: {max(turned):.1e})"
+    distance, most = _distance(low, true), _TIMES * max(*effects, unit)
+    means = "" if distance <= most else f"{_BF16} (rounding alone: {max(effects):.1e})"
     return Check(name, 1, f"{distance:.1e}", passed=not means, means=means)
 
 
 def _collapsed(subject: _Subject) -> Iterator[Check]:
     """Check that value and gradients are finite for degenerate batches, such as equal rows."""
     cases = {case: degenerate(case, torch.float32, subject.dimensions) for case in DEGENERATE}
-    single = [x.detach()[:1].clone().requires_grad_() for x in cases["identical views"]]
-    for case, leaves in {**cases, "one row": (single[0], single[1])}.items():
+    one, other = (x.detach()[:1].clone().requires_grad_() for x in cases["identical views"])
+    cases["one row"] = one, other
+    for case, (anchors, positives) in cases.items():
         name = f"at the edge: {case}"
-        views = [*leaves, leaves[1].detach().clone().flip(0).requires_grad_()]
+        views = [anchors, positives, positives.detach().clone().flip(0).requires_grad_()]
         try:
             value = subject.fresh(torch.float32)(*views[: subject.views])
             gradients: tuple[Tensor, ...] = ()
             if value.requires_grad:
                 gradients = torch.autograd.grad(value, views, materialize_grads=True)
         except Exception as error:  # a training would stop there
-            refused = case == "one row" and isinstance(error, ValueError)
-            found = raised(name, error, *[_ALONE] * refused)
-            yield replace(found, passed=None) if refused else found
+            if case == "one row" and isinstance(error, ValueError):
+                yield replace(raised(name, error, _ALONE), passed=None)
+            else:
+                yield raised(name, error)
             continue
-        value = value.detach()
-        bad = [f"the loss is {float(value)}"] * (not bool(value.isfinite()))
+        is_finite = bool(value.isfinite())
+        faults = [] if is_finite else [f"the loss is {float(value.detach())}"]
         for kind, x in zip(("anchors", "positives", "negatives"), gradients, strict=False):
             if rows := (~x.isfinite()).any(dim=1).nonzero().flatten().tolist():
-                bad.append(f"the gradient of the {kind} is not finite in rows {rows}")
-        what = "gradient" if value.isfinite() else "value"
-        outcome = f"{what} not finite" if bad else "finite"
-        remedy = "keep it finite, for example by a lower bound on norms: " * bool(bad)
-        yield Check(name, 1, outcome, passed=not bad, means=remedy + ", ".join(bad))
+                faults.append(f"the gradient of the {kind} is not finite in rows {rows}")
+        outcome, means = "finite", ""
+        if faults:
+            outcome = f"{'gradient' if is_finite else 'value'} not finite"
+            means = f"keep it finite, for example by a lower bound on norms: {', '.join(faults)}"
+        yield Check(name, 1, outcome, passed=not faults, means=means)
 
 
 def _compared(
-    name: str, way: Callable[[], _LossAndGradients], whole: _LossAndGradients, means: str
+    name: str, call: Callable[[], _LossAndGradients], whole: _LossAndGradients, means: str
 ) -> Check:
+    """Compare the result of a call with the result ``whole`` of the plain call."""
     try:
-        result = way()
+        result = call()
     except Exception as error:  # whatever somebody's loss raises is the finding
         return raised(name, error)
     difference = _distance(result, whole)
@@ -480,12 +480,12 @@ def _compared(
 
 
 def _difference(result: _LossAndGradients, reference: _LossAndGradients) -> str:
-    """Say how two results differ; reference is the plain call."""
+    """Return how a result differs from that of the plain call."""
     one, other = (torch.cat([g.flatten() for g in x.gradients]) for x in (result, reference))
     factor = (one * other).sum() / other.square().sum()
     off = float((one - factor * other).abs().max() / other.abs().max())
     gradient = f"the gradient is {float(factor):.4g} times that of the plain call"
-    if not off <= SAME:
+    if not off <= SAME:  # also if it is NaN
         off = float((one - other).abs().max() / other.abs().max())
         gradient = f"gradients differ by up to {off:.2g} of the largest"
     return f"the loss is {float(result.value):.6g}, plain {float(reference.value):.6g}; {gradient}"
@@ -497,4 +497,4 @@ def _distance(result: _LossAndGradients, reference: _LossAndGradients) -> float:
     errors = [float((result.value - reference.value).abs()) / (1 + float(reference.value.abs()))]
     for a, b in zip(result.gradients, reference.gradients, strict=True):
         errors.append(float((a - b).abs().max()) / size)
-    return max(errors) if all(error == error for error in errors) else float("inf")
+    return math.inf if any(map(math.isnan, errors)) else max(errors)
