@@ -9,6 +9,7 @@ from isotrope.core.lock import exclusive_lock, is_effectively_empty
 from isotrope.core.result import Result
 from isotrope.core.run_folder import LOCK, RunFolder
 from isotrope.core.spelling import named
+from isotrope.data.schemas import Reading
 from isotrope.data.sources import named_errors, read
 from isotrope.data.table import check_known, is_hub_name
 from isotrope.encoders.names import resolve
@@ -17,7 +18,6 @@ from isotrope.training.settings import CHOSEN, LIMITED, OF_SCORES, RunSettings, 
 
 AUTO = "auto"
 """Value of a temperature for which the audit's recommendation is used."""
-
 OBJECTIVE = "ntxent"
 """The objective of ``--recipe auto`` for pairs."""
 
@@ -25,13 +25,15 @@ OBJECTIVE = "ntxent"
 def recipe_applies(settings: TrainSettings) -> bool:
     """Return whether ``--recipe auto`` is set and can choose settings, or has chosen them."""
     given = settings.model_fields_set
-    chosen = all(getattr(settings, name) is None for name in CHOSEN - given)  # as in config.yaml
-    usual = TrainSettings.model_fields["objective"].default
+    objectives, losses = [OBJECTIVE], list[str | None]([None])
+    if all(getattr(settings, name) is None for name in CHOSEN - given):  # as in config.yaml
+        objectives.append(TrainSettings.model_fields["objective"].default)
+        losses.append(OF_SCORES[0])
     return (
         settings.recipe == "auto"
         and settings.encoder != "scratch"
-        and ("objective" not in given or settings.objective in (OBJECTIVE, *[usual] * chosen))
-        and settings.loss in (None, *OF_SCORES[:chosen])
+        and ("objective" not in given or settings.objective in objectives)
+        and settings.loss in losses
         and settings.objective_settings.keys() <= {"temperature"}
         and settings.views != "adjacent"
         and settings.streaming is None
@@ -55,6 +57,18 @@ def takes_scores(settings: TrainSettings) -> bool:
     return settings.loss in OF_SCORES or (recipe_applies(settings) and not own)
 
 
+def reading_of(settings: TrainSettings, files: list[str]) -> Reading:
+    """Return the reader of the training records in some files."""
+    return read(
+        files,
+        columns=settings.columns,
+        groups=settings.groups,
+        streaming=settings.streaming is not None,
+        scored=takes_scores(settings),
+        tabs=settings.loss in OF_SCORES,
+    )
+
+
 def check_not_taken(output: Path) -> None:
     """Raise an error if another process is training in the output folder. No data are read yet."""
     if "RANK" not in os.environ and (output / LOCK).exists():
@@ -65,20 +79,21 @@ def check_not_taken(output: Path) -> None:
 def as_begun(settings: TrainSettings) -> TrainSettings:
     """Return the settings of a resumed run, with the values that were chosen when it began."""
     config, own = RunFolder(settings.output).config, settings.objective_settings
-    limited = LIMITED if settings.minutes else frozenset()
-    chosen = CHOSEN - settings.model_fields_set | limited
-    chosen = chosen if recipe_applies(settings) else frozenset()
+    chosen: frozenset[str] = frozenset()
+    if recipe_applies(settings):
+        limited = LIMITED if settings.minutes else frozenset()
+        chosen = CHOSEN - settings.model_fields_set | limited
     if not (chosen or AUTO in own.values()) or not config.is_file():
         return settings
-    before = TrainSettings.read(read_yaml(config), source=str(config))
+    begun = TrainSettings.read(read_yaml(config), source=str(config))
     update: dict[str, object] = {}
-    if before.recipe == "auto":
-        update = {name: getattr(before, name) for name in chosen}
+    if begun.recipe == "auto":
+        update = {name: getattr(begun, name) for name in chosen}
     if AUTO in own.values() or "objective" in update:
-        given = {key: value for key, value in own.items() if value != AUTO}
-        old = before.objective_settings.items()
-        found = {key: value for key, value in old if key.rpartition(".")[2] == "temperature"}
-        update["objective_settings"] = {**found, **given}
+        old = begun.objective_settings.items()
+        values = {key: value for key, value in old if key.rpartition(".")[2] == "temperature"}
+        values |= {key: value for key, value in own.items() if value != AUTO}
+        update["objective_settings"] = values
     return settings.model_copy(update=update)
 
 
@@ -92,10 +107,9 @@ def check_early(settings: RunSettings, *, resume: bool) -> None:
     """Check the folder, files and names of a run, without torch and before the full checks."""
     output = Path(settings.output)
     # a locked folder may be in use by another process of this run
-    if "RANK" not in os.environ and not (output / LOCK).exists():
-        finished = check_folder(output, settings, resume=resume)
-        if finished is not None:
-            return
+    is_free = "RANK" not in os.environ and not (output / LOCK).exists()
+    if is_free and check_folder(output, settings, resume=resume) is not None:
+        return  # the run is finished
     check_given(settings)
     for plugin in settings.plugin:
         check_file(Path(plugin))
@@ -105,25 +119,23 @@ def check_early(settings: RunSettings, *, resume: bool) -> None:
         for own in objectives_by_dataset(objective, settings.objective_settings, names).values():
             check_declared(*own)
     if isinstance(settings, TrainSettings):
-        for name, files in settings.datasets.items():
-            local = [file for file in files if not is_hub_name(Path(file))]
-            with named_errors(name):
-                for file in files:
-                    if file not in local:
-                        check_known(Path(file))
-                if local:
-                    reading = read(
-                        local,
-                        columns=settings.columns,
-                        groups=settings.groups,
-                        scored=takes_scores(settings),
-                        tabs=settings.loss in OF_SCORES,
-                    )
-                    next(iter(reading))
-        if settings.dev not in (None, "auto") and not Path(str(settings.dev)).is_dir():
-            check_file(Path(str(settings.dev)))
-        if settings.encoder != "scratch":
-            resolve(settings.encoder)
+        _check_inputs(settings)
+
+
+def _check_inputs(settings: TrainSettings) -> None:
+    """Check the data, the dev set and the encoder of a training on text."""
+    for name, files in settings.datasets.items():
+        local = [file for file in files if not is_hub_name(Path(file))]
+        with named_errors(name):
+            for file in files:
+                if file not in local:
+                    check_known(Path(file))
+            if local:
+                next(iter(reading_of(settings, local)))
+    if settings.dev not in (None, "auto") and not Path(str(settings.dev)).is_dir():
+        check_file(Path(str(settings.dev)))
+    if settings.encoder != "scratch":
+        resolve(settings.encoder)
 
 
 def check_folder(output: Path, settings: RunSettings, *, resume: bool) -> Result | None:

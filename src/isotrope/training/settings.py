@@ -170,10 +170,8 @@ class RunSettings(Settings, ABC):
     @classmethod
     def ordered(cls) -> dict[str, FieldInfo]:
         """Return a dict of the fields in the order of the help; shared fields come last."""
-        shared = RunSettings.model_fields
-        return {k: v for k, v in cls.model_fields.items() if k not in shared} | {
-            k: v for k, v in cls.model_fields.items() if k in shared
-        }
+        names = sorted(cls.model_fields, key=lambda name: name in RunSettings.model_fields)
+        return {name: cls.model_fields[name] for name in names}
 
     @classmethod
     def dotted_names(cls) -> list[str]:

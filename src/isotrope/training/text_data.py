@@ -19,7 +19,7 @@ from isotrope.core.progress import bar
 from isotrope.core.rounding import exact
 from isotrope.core.run_folder import MANIFEST
 from isotrope.data.schemas import Reading, Record
-from isotrope.data.sources import named_errors, read
+from isotrope.data.sources import named_errors
 from isotrope.data.text.batches import Batch, DatasetMixture, collate
 from isotrope.data.text.repeats import group_mark, hash64, joined_groups
 from isotrope.data.text.store_writer import StoreSettings, build
@@ -33,7 +33,7 @@ from isotrope.measures.alignment import alignment
 from isotrope.measures.uniformity import uniformity
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
-from isotrope.training.early_checks import takes_scores
+from isotrope.training.early_checks import reading_of
 from isotrope.training.progress import warn
 from isotrope.training.run import try_objective
 from isotrope.training.settings import OF_SCORES, TrainSettings
@@ -58,14 +58,7 @@ Rows = tuple[Tokens, Tokens, list[NDArray[Any]]]
 
 def records_of(settings: TrainSettings, name: str) -> Reading:
     """Return the reader of a data set's records."""
-    reading = read(
-        settings.datasets[name],
-        columns=settings.columns,
-        groups=settings.groups,
-        streaming=settings.streaming is not None,
-        scored=takes_scores(settings),
-        tabs=settings.loss in OF_SCORES,
-    )
+    reading = reading_of(settings, settings.datasets[name])
     reading.holds_out = held_out_alone(settings.held_out, settings.seed)
     return reading
 
@@ -225,12 +218,7 @@ def _trained_rows(stores: Sequence[TokenStore], count: int) -> Rows:
 
 
 def held_out_losses(
-    encoder: SentenceEncoder,
-    head: nn.Module,
-    held_out: Rows,
-    trained: Rows,
-    *,
-    seed: int,
+    encoder: SentenceEncoder, head: nn.Module, held_out: Rows, trained: Rows, *, seed: int
 ) -> dict[str, float]:
     """Return InfoNCE (temperature 0.05), alignment and uniformity of held-out records.
 
