@@ -60,8 +60,6 @@ def test_impossible_batches() -> None:
     for size in (1, 0, -4):
         with pytest.raises(InputError, match=f"batch of {size} has no negatives"):
             Batches(range(10), size)
-    with pytest.raises(IndexError, match="use steps below 2 in an epoch; found 2"):
-        Batches(range(10), 5).indices(0, 2)
 
 
 def test_dropout_views_hold_every_text_twice(make: Make) -> None:

@@ -36,8 +36,6 @@ class Batches:
 
     def indices(self, epoch: int, step: int) -> NDArray[np.int64]:
         """Return the record numbers of a step, which is counted from 0 within ``epoch``."""
-        if not 0 <= step < self.steps_per_epoch:
-            raise IndexError(f"use steps below {self.steps_per_epoch} in an epoch; found {step}")
         if epoch != self._epoch:
             self._order, self._epoch = Order(self.n, self.seed, epoch), epoch
         start = step * self.batch_size
@@ -83,11 +81,7 @@ class Batch:
 
 
 def collate(
-    store: TokenStore,
-    indices: NDArray[np.int64],
-    *,
-    pad_id: int,
-    part: slice = slice(None),
+    store: TokenStore, indices: NDArray[np.int64], *, pad_id: int, part: slice = slice(None)
 ) -> Batch:
     """Return the batch of the given records, or the part of the batch that one process embeds.
 

@@ -13,7 +13,7 @@ file. This document is relevant for the query only if the qrels or a pair says s
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from isotrope.core.errors import InputError, place
 from isotrope.data.lines import fields, is_folder, quoted
@@ -46,6 +46,14 @@ class RetrievalSet:
     itself: dict[int, int] = field(default_factory=dict)
     ids: tuple[list[str], list[str]] = field(default=([], []), compare=False)
     how: tuple[str, ...] = field(default=(), compare=False)
+
+
+class _Texts(NamedTuple):
+    """The texts of a file, and the place of each id in them."""
+
+    path: Path
+    places: dict[str, int]
+    texts: list[str]
 
 
 def load_retrieval(
@@ -117,48 +125,44 @@ def from_pairs(pairs: Iterable[tuple[str, ...]], others: Iterable[str] = ()) -> 
 
 def _load_folder(folder: Path) -> RetrievalSet:
     corpus_path, queries_path = (_present(folder, f"{n}.jsonl") for n in ("corpus", "queries"))
-    corpus_ids, corpus = _texts(corpus_path)
-    query_ids, queries = _texts(queries_path)
-    for name, number in query_ids.items():
-        if not queries[number]:
+    corpus, queries = _read_texts(corpus_path), _read_texts(queries_path)
+    for name, number in queries.places.items():
+        if not queries.texts[number]:
             raise InputError(f"{place(queries_path)}: remove the query {name!r}, which has no text")
     one_qrels_file = any((folder / f"qrels.tsv{end}").exists() for end in ("", ".gz"))
     qrels_path = _present(folder, "qrels.tsv" if one_qrels_file else "qrels/test.tsv")
-    relevant = _relevant(
-        qrels_path, ("query", queries_path, query_ids), ("document", corpus_path, corpus_ids)
-    )
+    relevant = _relevant(qrels_path, queries, corpus)
     judged = [i for i, documents in enumerate(relevant) if documents]
-    if not judged or (one_qrels_file and len(judged) < len(queries)):
-        lacking = next(name for name, i in query_ids.items() if not relevant[i])
+    if not judged or (one_qrels_file and len(judged) < len(relevant)):
+        lacking = next(name for name, i in queries.places.items() if not relevant[i])
         raise InputError(
             f"{place(qrels_path)}: give the query {lacking!r} a document with a score above 0, or "
             "remove this query; the query has no relevant document"
         )
-    names = list(query_ids)
-    same = {i: corpus_ids[names[j]] for i, j in enumerate(judged) if names[j] in corpus_ids}
+    ids = [list(queries.places)[i] for i in judged]
+    same = {i: corpus.places[name] for i, name in enumerate(ids) if name in corpus.places}
     return RetrievalSet(
-        [queries[j] for j in judged],
-        corpus,
-        [relevant[j] for j in judged],
-        len(queries) - len(judged),
-        {i: document for i, document in same.items() if document not in relevant[judged[i]]},
-        ids=([names[j] for j in judged], list(corpus_ids)),
+        [queries.texts[i] for i in judged],
+        corpus.texts,
+        [relevant[i] for i in judged],
+        left_out=len(relevant) - len(judged),
+        itself={i: document for i, document in same.items() if document not in relevant[judged[i]]},
+        ids=(ids, list(corpus.places)),
     )
 
 
-def _relevant(qrels_path: Path, *known: tuple[str, Path, dict[str, int]]) -> list[dict[int, float]]:
-    """Return each query's relevant documents; ``known`` has the ids of queries, of documents."""
-    (*_, queries), (*_, documents) = known
-    relevant: list[dict[int, float]] = [{} for _ in queries]
-    for line, *pair, score in _judgements(qrels_path):
-        for name, (what, path, ids) in zip(pair, known, strict=True):
-            if name not in ids:
+def _relevant(path: Path, queries: _Texts, documents: _Texts) -> list[dict[int, float]]:
+    """Return the relevant documents of each query, from the file of judgements."""
+    relevant: list[dict[int, float]] = [{} for _ in queries.places]
+    for line, query, document, score in _judgements(path):
+        for what, name, known in ("query", query, queries), ("document", document, documents):
+            if name not in known.places:
                 raise InputError(
-                    f"{place(qrels_path, line)}: add the {what} {quoted(name)} to {path.name}, or "
-                    f"remove this line; {path.name} does not have this {what}"
+                    f"{place(path, line)}: add the {what} {quoted(name)} to {known.path.name}, or "
+                    f"remove this line; {known.path.name} does not have this {what}"
                 )
         if score > 0:
-            relevant[queries[pair[0]]][documents[pair[1]]] = score
+            relevant[queries.places[query]][documents.places[document]] = score
     return relevant
 
 
@@ -176,8 +180,8 @@ def _present(folder: Path, name: str) -> Path:
 _HEADERS = ["_id", "text"], ["id", "text"]  # of a table of ids and texts
 
 
-def _texts(path: Path) -> tuple[dict[str, int], list[str]]:
-    """Read ids and texts (title first), of JSON or id<TAB>text; return each id's position."""
+def _read_texts(path: Path) -> _Texts:
+    """Read a file of JSON lines, or of lines id<TAB>text. A title is put before its text."""
     places: dict[str, int] = {}
     texts: list[str] = []
     records: Iterable[tuple[int, Sequence[Any]]] = fields(path, "id<TAB>text", blank=True)
@@ -203,7 +207,7 @@ def _texts(path: Path) -> tuple[dict[str, int], list[str]]:
         raise InputError(
             f"{place(path)}: write an id and a text on each line; this file has no text"
         )
-    return places, texts
+    return _Texts(path, places, texts)
 
 
 def _judgements(path: Path) -> Iterator[tuple[int, str, str, float]]:

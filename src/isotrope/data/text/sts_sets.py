@@ -69,7 +69,6 @@ _SICK_FILES = {"dev": "SICK_trial.txt", "test": "SICK_test_annotated.txt"}
 
 COLUMNS = ("score", "sentence1", "sentence2")
 """The columns of a file of scored pairs."""
-
 TASKS = tuple(_PAIRS)
 """The seven tasks in the order in which papers print them."""
 

@@ -98,11 +98,11 @@ def load_transfer(
     return {task: _load_task(folder / task.lower(), task) for task in chosen}
 
 
-def _load_task(room: Path, task: str) -> TransferTask:
+def _load_task(folder: Path, task: str) -> TransferTask:
     layout = _LAYOUT[task]
     splits = {}
     for name in layout.rows:
-        path, zipped = room / f"{name}.tsv", room / f"{name}.tsv.gz"
+        path, zipped = folder / f"{name}.tsv", folder / f"{name}.tsv.gz"
         if not path.exists() and not zipped.exists():
             raise InputError(
                 f"{place(path)}: add this file for {task}, or name other tasks; it does not exist"
@@ -123,9 +123,8 @@ def _load(path: Path, task: str, split: str) -> Examples:
                 f"{place(path, line)}: give one of the labels {', '.join(layout.labels)}; {task} "
                 f"has no label {quoted(label)}"
             )
-        words = [" ".join(cell.split()) for cell in cells]
         labels.append(number[label])
-        texts.append(words)
+        texts.append([" ".join(cell.split()) for cell in cells])
     _check_counts(path, task, split, labels, sum(not all(words) for words in texts))
     first, *rest = ([row[i] for row in texts] for i in range(layout.texts))
     return Examples(np.array(labels, dtype=np.int64), first, rest[0] if rest else [])

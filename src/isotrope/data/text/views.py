@@ -8,7 +8,6 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import compress
-from operator import not_
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -168,10 +167,10 @@ class Former:
         for record in records:
             texts, scores = record.texts, record.scores
             held = chosen(texts[0]) if self.held is None else self._has(texts[0])
-            if not (held or self.scored) and any(known := [*map(self._has, texts)]):
-                self.negatives += sum(known)
-                texts = tuple(compress(texts, map(not_, known)))
-                scores = tuple(compress(scores, map(not_, known[1:])))
+            if not (held or self.scored):
+                wanted = [not self._has(text) for text in texts]
+                self.negatives += wanted.count(False)
+                texts, scores = tuple(compress(texts, wanted)), tuple(compress(scores, wanted[1:]))
             yield Formed(texts, held, False, record.group, scores, record.line)
 
     def _has(self, text: str) -> bool:
