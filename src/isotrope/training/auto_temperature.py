@@ -29,7 +29,6 @@ _RECORDS = 1_000_000  # records to draw these rows from; with --streaming, those
 
 def with_temperature(settings: TrainSettings, *, resume: bool) -> TrainSettings:
     """Return the settings with a number for each ``auto`` temperature, and print the reason."""
-    own = objectives_by_dataset(settings.objective, settings.objective_settings, settings.datasets)
     asked = _asked(settings)
     if not asked:
         return settings
@@ -37,9 +36,9 @@ def with_temperature(settings: TrainSettings, *, resume: bool) -> TrainSettings:
     check_folder(Path(settings.output), settings, resume=resume)
     registry.load_plugins(settings.plugin)
     encoder, chosen = encoder_of(settings), dict(settings.objective_settings)
-    for name in asked:
+    for name, described in asked.items():
         with named_errors(name):
-            value = _recommended(settings, encoder, records_of(settings, name), own[name])
+            value = _recommended(settings, encoder, records_of(settings, name), *described)
         chosen[f"{name}.temperature" if name else "temperature"] = value
     return settings.model_copy(update={"objective_settings": _numbers(chosen)})
 
@@ -52,47 +51,40 @@ def without_auto(settings: TrainSettings) -> TrainSettings:
     return settings.model_copy(update={"objective_settings": _numbers(settings.objective_settings)})
 
 
-def _asked(settings: TrainSettings) -> list[str]:
-    """Return the data sets whose temperature is ``auto``."""
+def _asked(settings: TrainSettings) -> dict[str, tuple[str, dict[str, float | str]]]:
+    """Return the objectives and settings of the data sets whose temperature is ``auto``."""
     own = objectives_by_dataset(settings.objective, settings.objective_settings, settings.datasets)
-    return [name for name, (_, values) in own.items() if values.get("temperature") == AUTO]
+    return {name: one for name, one in own.items() if one[1].get("temperature") == AUTO}
 
 
 def _numbers(values: Mapping[str, float | str]) -> dict[str, float | str]:
     """Return the settings of objectives except ``auto`` temperatures."""
-    return {
-        key: value
-        for key, value in values.items()
-        if (key.rpartition(".")[2], value) != ("temperature", AUTO)
-    }
+    return {k: v for k, v in values.items() if v != AUTO or k.rpartition(".")[2] != "temperature"}
 
 
 def _refuse(settings: TrainSettings) -> None:
     """Refuse settings that the audit does not cover."""
+    problem, remedy = "", "give a number in place of auto"
     if settings.head != "none":
         problem = "the audit embeds texts without a head, but this training has a head"
-        raise _refusal(problem, "add `--head none`, or give a number in place of auto")
-    if settings.encoder == "scratch":
+        remedy = f"add `--head none`, or {remedy}"
+    elif settings.encoder == "scratch":
         problem = "the audit needs a trained encoder, but `--encoder scratch` has random weights"
-        raise _refusal(problem, "give a number in place of auto")
-    if launched_processes()[0] > 1:
+    elif launched_processes()[0] > 1:
         problem = "the audit needs a single process, but torchrun has started several"
         remedy = "run `isotrope audit` first, and give the temperature that it recommends"
-        raise _refusal(problem, remedy)
-
-
-def _refusal(problem: str, remedy: str) -> SettingError:
-    return SettingError(problem, setting="objective.temperature", value=AUTO, remedy=remedy)
+    if problem:
+        raise SettingError(problem, setting="objective.temperature", value=AUTO, remedy=remedy)
 
 
 def _recommended(
     settings: TrainSettings,
     encoder: SentenceEncoder,
     records: Reading,
-    described: tuple[str, dict[str, float | str]],
+    name: str,
+    values: Mapping[str, float | str],
 ) -> float:
-    """Return the recommended temperature of a data set, and print the reason."""
-    name, values = described
+    """Return the recommended temperature of the objective ``name``, and print the reason."""
     others = {key: value for key, value in values.items() if key != "temperature"}
     objective = checked_objective(name, others)
     rows = pair_rows(

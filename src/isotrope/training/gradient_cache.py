@@ -35,7 +35,6 @@ def refuse_batch_statistics(module: nn.Module) -> None:
         if isinstance(part, _BatchNorm) and (part.training or part.running_mean is None):
             raise InputError(
                 "train without `--micro-batch` (gradient caching): batch normalisation would use "
-                "the statistics of each chunk alone. Or replace "
-                f"{name or 'this module'} ({type(part).__name__}) by GroupNorm or LayerNorm, or "
-                "keep it in eval mode"
+                f"the statistics of each chunk alone. Or replace {name or 'this module'} "
+                f"({type(part).__name__}) by GroupNorm or LayerNorm, or keep it in eval mode"
             )

@@ -267,12 +267,9 @@ def _verdict(answers: Mapping[int, Answer], devices: int) -> int:
         rank, code = first["lost"]
         how = _killed(code) or f"ended with exit code {code}"
         raise LostProcess(f"process {rank} of {devices} {how}")
-    if "machine" in first:
-        raise first["machine"][1]
-    if "bug" in first:
-        raise RuntimeError(f"one of {devices} processes failed:\n{first['bug'][1]}")
-    if "gone" in first:
-        raise LostProcess(first["gone"][1])
+    for kind in ("machine", "bug", "gone"):
+        if kind in first:
+            raise _failure(kind, first[kind][1], f"one of {devices} processes")
     return 0
 
 
@@ -378,12 +375,12 @@ def _share(place: int, jobs: int) -> dict[str, str]:
     return {**_environment(jobs), **gpu}
 
 
-def _failure(kind: str, value: int | str | Exception) -> Exception:
+def _failure(kind: str, value: int | str | Exception, who: str = "a process") -> Exception:
     """Return the error of a process with an error, exit code, message or traceback ``value``."""
     if isinstance(value, Exception):
         return value
     if kind == "bug":
-        return RuntimeError(f"a process failed:\n{value}")
+        return RuntimeError(f"{who} failed:\n{value}")
     if kind == "gone":
         return LostProcess(value)
     how = _killed(value, ": try fewer `--jobs`") if isinstance(value, int) else None
