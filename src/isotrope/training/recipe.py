@@ -82,9 +82,6 @@ class Recipe(Rates):
         """Return the plan of a run of ``steps`` steps."""
         rate = self.learning_rate * (batch_size / self.batch_size if self.scaled else 1)
         rates = {entry.name: getattr(self, entry.name) for entry in fields(Rates)}
-        rates |= {
-            "learning_rate": rate,
-            "last_learning_rate": min(self.last_learning_rate, rate),
-        }
+        rates |= {"learning_rate": rate, "last_learning_rate": min(self.last_learning_rate, rate)}
         warmup = round(steps * self.warmup_epochs / self.epochs)
         return Plan(steps=steps, steps_per_epoch=steps_per_epoch, warmup_steps=warmup, **rates)

@@ -51,14 +51,7 @@ from isotrope.kernels.choose import choose
 from isotrope.paradigm.objective import Objective
 from isotrope.training.checkpoints import exists
 from isotrope.training.early_checks import check_folder
-from isotrope.training.launch import (
-    REQUEUE,
-    Terminated,
-    handling,
-    interrupt,
-    launch,
-    launched,
-)
+from isotrope.training.launch import REQUEUE, Terminated, handling, interrupt, launch, launched
 from isotrope.training.progress import warn
 from isotrope.training.settings import RunSettings, TrainSettings
 
@@ -181,24 +174,22 @@ def run(settings: Settings, work: Work[Settings], *, resume: bool, lines: bool =
     With ``devices`` above 1, this function starts the processes, unless torchrun has started them.
     If several threads of a process call this function, they train one after the other.
     """
-    output = Path(settings.output)
     check_loggers(settings.logger)
     device = check_devices(settings)
     try:
         if settings.devices > 1 and launched_processes()[0] == 1:
-            return _launch(settings, work, output, resume=resume, lines=lines)
+            return _launch(settings, work, resume=resume, lines=lines)
         with _ONE_AT_A_TIME, process_group(device):
-            return _here(settings, work, output, resume=resume, lines=lines)
+            return _here(settings, work, resume=resume, lines=lines)
     except Exception as error:
         lost = _lost(error)
         if lost is None and not is_peer_failure(error):
             raise
         ended = "this process ended because another process of the run ended"
         what = lost.args[0] if lost else ended
-        saved = exists(RunFolder(output).checkpoints)
-        then = (
-            "continue from the last checkpoint" if saved else "start again: there is no checkpoint"
-        )
+        then = "start again: there is no checkpoint"
+        if exists(RunFolder(settings.output).checkpoints):
+            then = "continue from the last checkpoint"
         how = "again" if resume else "with `--resume`"
         raise LostProcess(f"{what}; run the same command {how} to {then}") from error
 
@@ -210,11 +201,10 @@ def _lost(error: BaseException | None) -> LostProcess | None:
     return error
 
 
-def _launch(
-    settings: Settings, work: Work[Settings], output: Path, *, resume: bool, lines: bool
-) -> Outcome:
+def _launch(settings: Settings, work: Work[Settings], *, resume: bool, lines: bool) -> Outcome:
     """Train in processes started here."""
-    with _taken(output, settings, resume=resume, role="starter", lines=lines) as finished:
+    output = Path(settings.output)
+    with _taken(settings, resume=resume, role="starter", lines=lines) as finished:
         if finished is not None:
             return finished
         torch.cuda.empty_cache()  # what measuring the encoder took, on the GPU of a process
@@ -229,15 +219,11 @@ def _rank(order: tuple[Settings, Work[Settings], bool, bool]) -> tuple[int, Resu
     return outcome.exit_code, outcome.result
 
 
-def _here(
-    settings: Settings, work: Work[Settings], output: Path, *, resume: bool, lines: bool
-) -> Outcome:
+def _here(settings: Settings, work: Work[Settings], *, resume: bool, lines: bool) -> Outcome:
     """Train in this process. It may be one of several; only the first checks and writes."""
+    output, first = Path(settings.output), rank() == 0
     role: Role = "started" if launched() else "only"
-    first = rank() == 0
-    taken = (
-        _taken(output, settings, resume=resume, role=role, lines=lines) if first else nullcontext()
-    )
+    taken = _taken(settings, resume=resume, role=role, lines=lines) if first else nullcontext()
     # handles SIGTERM before the first step and after the last; ``RunCallback`` handles it otherwise
     with handling(interrupt, [signal.SIGTERM]), _random_states_kept():
         try:
@@ -280,9 +266,10 @@ def awaits_second(settings: RunSettings, result: Result) -> bool:
 
 @contextmanager
 def _taken(
-    output: Path, settings: RunSettings, *, resume: bool, role: Role, lines: bool
+    settings: RunSettings, *, resume: bool, role: Role, lines: bool
 ) -> Iterator[Outcome | None]:
     """Lock the run folder; yield the outcome of a finished run, or None."""
+    output = Path(settings.output)
     # before the lock, which changes the folder
     unlocked = not (output / LOCK).exists()
     finished = check_folder(output, settings, resume=resume) if unlocked else None
