@@ -235,10 +235,7 @@ class Doctor:
             atexit.register(self.finish)
 
     def begin(self, folder: Path | None, *, is_first: bool) -> None:
-        """Prepare for a training whose files are written to ``folder``, if the user gave no path.
-
-        A process that is not the first of several neither writes nor prints.
-        """
+        """Write to ``folder``, unless the user gave a path; others than the first write nothing."""
         self.path = self._own_path or folder
         if not is_first:
             self.say = self.path = None
@@ -304,10 +301,8 @@ class Doctor:
         If several data sets or losses are measured, the keys are ``isotrope/NAME/COLUMN``.
         """
         names = self.anatomy.settings.get("series", ())
-        newest: dict[int, Row] = {}  # of each data set or loss
-        for row in self.rows:
-            if any(row[column] is not None for column in LOGGED):
-                newest[int(row["series"] or 0)] = row
+        some = [row for row in self.rows if any(row[column] is not None for column in LOGGED)]
+        newest = {int(row["series"] or 0): row for row in some}  # of each data set or loss
         numbers: dict[str, float] = {}
         for place, row in newest.items():
             prefix = "isotrope" if len(names) < 2 else f"isotrope/{names[place]}"

@@ -37,9 +37,7 @@ _LOSS_ARGUMENT = Words(temperature="temperature={}")
 _CONTRASTIVE = "MultipleNegativesRankingLoss"
 _OF_LOSSES = ("temperature", "inverse", "margin", "contrastive", "contrastive_name", "cached")
 HOSTS: dict[str, Words] = {
-    "pylate": Words(
-        temperature="temperature={}", rate=_TRANSFORMERS.rate, batch=_TRANSFORMERS.batch
-    ),
+    "pylate": replace(_TRANSFORMERS, temperature=_LOSS_ARGUMENT.temperature),
     "sentence_transformers": Words(
         temperature="scale={}",
         inverse=True,

@@ -274,11 +274,11 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
 
     def get_config_dict(self) -> dict[str, Any]:
         """Return the settings for the model card."""
-        sizes = {
+        return {
+            **self.loss.get_config_dict(),
             "mini_batch_size": self.mini_batch_size,
             "mini_batch_num_tokens": self.mini_batch_num_tokens,
         }
-        return {**self.loss.get_config_dict(), **sizes}
 
     @property
     def citation(self) -> str:
