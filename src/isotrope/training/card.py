@@ -20,9 +20,8 @@ from isotrope.training.images.settings import ImageSettings
 from isotrope.training.settings import TrainSettings
 from isotrope.training.text_module import TextModule
 
+# names of tasks in model cards, as sentence-transformers writes them
 _TASK_TYPES = {"retrieval": "information-retrieval", "sts": "semantic-similarity"}
-"""Names of tasks in model cards, as sentence-transformers writes them."""
-
 _SCORES = "\n## Scores\n"  # heading of the table that add_scores writes
 _TRAINED = {"none": "all weights", "embeddings": "all weights but the embeddings"}  # by --freeze
 
@@ -172,18 +171,16 @@ def image_card(settings: ImageSettings, result: Result, usage: str) -> str:
     )
 
 
-def card_of_mean(card: str, records: int, seed: int) -> str:
-    """Return the card of a mean of two trainings: the card of the first, with facts on the second.
-
-    ``records`` is the number of records of the second training, and ``seed`` is its seed.
-    """
+def card_of_mean(card: str, second_records: int, second_seed: int) -> str:
+    """Return the card of a mean of two trainings, from the card of the first and two facts."""
     note = (
         "The weights of this model are the mean of two trainings. The scores are from the first "
-        f"training; the second used {records:,} records and seed {seed}.\n\n## Citation"
+        f"training; the second used {second_records:,} records and seed {second_seed}.\n\n"
     )
     card = card.replace("| this model (step", "| the first training (step")
-    card = card.replace(" records, views", f" records ({records:,} in the second training), views")
-    return card.replace("## Citation", note, 1)
+    in_second = f" records ({second_records:,} in the second training), views"
+    card = card.replace(" records, views", in_second)
+    return card.replace("## Citation", f"{note}## Citation", 1)
 
 
 def add_scores(card: Path, own: Result, data: str, scores: str) -> None:

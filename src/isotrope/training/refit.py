@@ -22,7 +22,6 @@ from isotrope.training.text_encoder import encoder_of
 
 SECOND = 0.4
 """Share of ``--minutes`` above which the first training leaves no time for a second one."""
-
 ON_ALL_RECORDS = {"dev": None, "holdout": 0.0, "patience": None}
 """The settings of a training without held-out records, and so without a dev score."""
 
@@ -59,23 +58,15 @@ def refitted(
     ensure_not_replaced(folder.path)
     if encoder.fingerprint() == result.details["model"]["fingerprint"]:  # the mean is not saved yet
         other = SentenceEncoder.load(RunFolder(folder.refit).model, device=settings.device)
-        _average(encoder, other)
+        # a tensor that layers share has several names
+        ours, theirs = encoder.state_dict(), other.state_dict()
+        means = {k: x.lerp(theirs[k], 0.5) for k, x in ours.items() if x.is_floating_point()}
+        encoder.load_state_dict({**ours, **means})
         card = (folder.model / "README.md").read_text(encoding="utf-8")
         encoder.save(folder.model, card=card_of_mean(card, records, seed))
     result.details["model"]["fingerprint"] = encoder.fingerprint()
     before = changes.similarities(encoder_of(settings))
     result.details["kept"] = changes.kept(before, encoder, DevHistory("dev"))
-    result.details["refit"] = {
-        "records": records,
-        "seconds": second.result.metrics["seconds"],
-    }
+    result.details["refit"] = {"records": records, "seconds": second.result.metrics["seconds"]}
     result.save(folder.result)
     return replace(outcome, encoder=encoder)
-
-
-def _average(encoder: SentenceEncoder, other: SentenceEncoder) -> None:
-    """Set the weights of an encoder to the mean of its own and those of another encoder."""
-    ours, theirs = encoder.state_dict(), other.state_dict()
-    # a tensor that layers share has several names
-    means = {name: x.lerp(theirs[name], 0.5) for name, x in ours.items() if x.is_floating_point()}
-    encoder.load_state_dict({**ours, **means})

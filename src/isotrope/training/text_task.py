@@ -107,11 +107,7 @@ class TextTask(TrainingTask):
         if settings.streaming is not None:
             say(f"streaming {settings.streaming:,} records at a time; the first records are:")
         for name, store in stores.items():
-            if understood := store.report.understood:  # a line on skipped data is always printed
-                (warn if "; " in understood else say)(understood)
-            say(self._line_on_data(name, store.report))
-            if store.report.groups_dropped:
-                warn(_dropped_groups(store.report.groups_dropped, settings.groups or "label"))
+            self._introduce_data(name, store.report, say)
         if self.watch is not None and self.watch.trained_on:
             known = all(store.answers() for store in stores.values())
             warn(seen_in_training(self.watch, settings, known=known))
@@ -122,21 +118,29 @@ class TextTask(TrainingTask):
         for warning in self._warnings(rates):
             warn(warning)
 
-    def _line_on_data(self, name: str, report: StoreReport) -> str:
-        """Return the line on a data set: how many records are trained on, left out and cut."""
+    def _introduce_data(self, name: str, report: StoreReport, say: Callable[[str], None]) -> None:
+        """Print how many records of a data set are trained on, left out and cut."""
+        if report.understood:  # a line on skipped data is always printed
+            (warn if "; " in report.understood else say)(report.understood)
         objective = f"{name} ({self.module.objectives[name].name}): " if name else ""
-        left_out = [
-            f"{report.duplicates_dropped:,} duplicates dropped",
-            self._held_out(name, report),
-        ]
+        duplicates = f"{report.duplicates_dropped:,} duplicates dropped"
+        left_out = [duplicates, self._held_out(name, report)]
         if report.empty_skipped:
             left_out.append(f"{report.empty_skipped:,} with an empty text left out")
         if report.negatives_dropped:
             left_out.append(f"{report.negatives_dropped:,} negatives dropped, which are held out")
-        return (
+        say(
             f"{objective}{report.kept:,} {_unit(report)} ({', '.join(left_out)}), "
             f"{report.truncated_share:.1%} of the texts cut after {report.max_length} tokens"
         )
+        if report.groups_dropped:
+            group = self.settings.groups or "label"
+            warn(
+                "warning: join groups that share a record, as `isotrope audit --groups` does in "
+                f"grouped.jsonl. {report.groups_dropped:,} records were dropped, because another "
+                f"{group} has the same record. Other records of the same {group} as a dropped "
+                "record now count as negatives of the record that was kept"
+            )
 
     def _held_out(self, name: str, report: StoreReport) -> str:
         """Return how many records of a data set are held out, and how they are scored."""
@@ -285,16 +289,6 @@ def columns_of(stores: Mapping[str, TokenStore]) -> tuple[str, ...]:
     losses = [loss_column(name) for name in stores if name]
     shared = [column for column in columns("text") if column != TextTask.rate_column]
     return (*shared, *losses, TextTask.rate_column)
-
-
-def _dropped_groups(count: int, group: str) -> str:
-    """Return the warning on records that were dropped, as another group has the same record."""
-    return (
-        "warning: join groups that share a record, as `isotrope audit --groups` does in "
-        f"grouped.jsonl. {count:,} records were dropped, because another {group} has the same "
-        f"record. Other records of the same {group} as a dropped record now count as negatives of "
-        "the record that was kept"
-    )
 
 
 def _unit(report: StoreReport) -> str:
