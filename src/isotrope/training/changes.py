@@ -47,9 +47,8 @@ def general_sentences() -> tuple[str, ...]:
             continue
         for member in [members[key] for key in sorted(members)][:200]:
             if inspect.isroutine(member) or inspect.isclass(member):
-                words = (
-                    (inspect.getdoc(member) or "").partition("\n\n")[0].partition(". ")[0].split()
-                )
+                paragraph = (inspect.getdoc(member) or "").partition("\n\n")[0]
+                words = paragraph.partition(". ")[0].split()
                 if 5 <= len(words) <= 25:
                     found.setdefault(" ".join(words))
     texts = list(found)

@@ -34,10 +34,8 @@ CHANCE = {
     f"similar, which is chance level. Do high scores mean a large distance, are rows {_OR}",
 }
 """Message on data at chance level, by the kind of rows."""
-
 LABELS = "if the first texts are labels, put a line label<TAB>text above them"
 """Message on pairs with few different first texts."""
-
 _WANTED, _MOST = 100, 1_000  # fewest (within 15%) and most records to hold out
 _EMBEDDED = 320  # pairs that are embedded before training, for their loss: five batches
 _TIMED = 16  # records whose forward and backward pass is timed
@@ -233,8 +231,8 @@ def _split(
         )
     # labelled texts are held out one by one, before they form pairs
     apart = views == "dropout" or together.texts is not None or kind == "labelled texts"
-    is_held = enough or not is_free
-    return Split(len(held) if is_held else 0, share if enough else 0.0, apart, lacks)
+    count = len(held) if enough or not is_free else 0
+    return Split(count, share if enough else 0.0, apart, lacks)
 
 
 def _lack(able: int, pairs: int, wanted: float, views: Views) -> str:

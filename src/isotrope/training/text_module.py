@@ -73,6 +73,7 @@ class TextModule(nn.Module):
     """
 
     model: SentenceTransformer
+    losses: dict[str, nn.Module]
 
     def __init__(
         self,
@@ -90,9 +91,7 @@ class TextModule(nn.Module):
         self.encoder = encoder
         self.head = head if head is not None else nn.Identity()
         heads: list[nn.Module] = [] if head is None else [TrainingHead(head)]
-        if (
-            settings.loss is not None
-        ):  # it may compare dot products, and so needs the norms of the model
+        if settings.loss is not None:  # it may compare dot products, which need the model's norms
             heads += list(encoder.model.children())[len(encoder.body) :]
         # not registered as a submodule, because it has the same parameters
         vars(self)["model"] = SentenceTransformer(
@@ -116,8 +115,6 @@ class TextModule(nn.Module):
         vars(self)["losses"] = {
             name: self._loss(objective, settings) for name, objective in self.objectives.items()
         }
-
-    losses: dict[str, nn.Module]
 
     def _loss(self, objective: Objective, settings: TrainSettings) -> nn.Module:
         if settings.loss is not None:
@@ -275,7 +272,7 @@ def check_scores(loss: str | None, store: TokenStore) -> None:
 
 
 def host_loss(
-    model: "SentenceTransformer", name: str, arguments: Mapping[str, float | str]
+    model: SentenceTransformer, name: str, arguments: Mapping[str, float | str]
 ) -> nn.Module:
     """Build a loss of sentence-transformers. A value for an argument ``guide`` names a model."""
     kinds = {key: str(parameter.annotation) for key, parameter in _arguments(name).items()}

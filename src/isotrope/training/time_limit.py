@@ -10,10 +10,8 @@ from isotrope.training.settings import TrainSettings
 
 PLANNED = 0.9
 """Share of ``--minutes`` for reading, steps and scores; the rest: imports and saving."""
-
 SHORTEST = 64
 """Tokens to which ``--minutes`` may shorten texts, so that an epoch is possible."""
-
 FEW = 10
 """Steps; after fewer, the trained model must be better to be saved."""
 
