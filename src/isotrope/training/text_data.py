@@ -223,8 +223,8 @@ def held_out_losses(
     """Return InfoNCE (temperature 0.05), alignment and uniformity of held-out records.
 
     InfoNCE is also computed for trained records. Records with a common text or group are not
-    negatives of each other. Dropout is on, as in training: without dropout,
-    the two views of a single text would be equal. Dropout masks are the same at every call.
+    negatives of each other. Dropout is on, as in training: without dropout, the two views of a
+    single text would be equal. Dropout masks are the same at every call.
 
     Returns:
         A dict from each name in :data:`HELD_OUT_COLUMNS` to a number.

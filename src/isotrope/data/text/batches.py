@@ -103,14 +103,13 @@ def collate(
     if store.columns == 1:
         views *= 2
     if scored := store.report.scored:
-        many = len(columns[2]) // len(indices) if store.columns == 3 else 0
-        views = [*views[:2], *(columns[2][place::many][part] for place in range(many))]
-        inputs = inputs[:2]
+        each = len(columns[2]) // len(indices) if store.columns == 3 else 0  # negatives of a record
+        views = [*views[:2], *(columns[2][place::each][part] for place in range(each))]
     elif store.columns == 3:
-        new = unseen(store.text_marks(indices, 2), groups) & unseen(inputs.pop(), inputs[:2])
+        new = unseen(store.text_marks(indices, 2), groups) & unseen(inputs[2], inputs[:2])
         new &= np.isin(store.owners(indices), np.arange(len(indices))[part])
         views[2] = [row for row, wanted in zip(columns[2], new, strict=True) if wanted]
-    marks = [*groups, *inputs, *store.group_marks(indices), *store.link_marks(indices)]
+    marks = [*groups, *inputs[:2], *store.group_marks(indices), *store.link_marks(indices)]
     return Batch(
         columns=[_padded(view, pad_id) for view in views if view],
         groups=joined_groups(np.stack(marks, axis=1))[part],
