@@ -258,11 +258,11 @@ class _Subject:
         self.options: dict[str, Any] = {}
         self.parameters = _parameters(loss)
         self.views = 3 if len(_needed(loss)) > 2 else 2
-        self.single = False  # whether it refuses float64, because it keeps float32 tensors
+        self.needs_float32 = False  # it refuses float64 if it keeps float32 tensors
         try:
             self.run()
         except Exception as error:  # a later call reports the error
-            self.single = isinstance(error, RuntimeError) and "double" in str(error).lower()
+            self.needs_float32 = isinstance(error, RuntimeError) and "double" in str(error).lower()
 
     def fresh(self, dtype: torch.dtype = torch.float64, seed: int = 0) -> Loss:
         """Return the loss in its initial state, and seed the random numbers."""
@@ -270,12 +270,12 @@ class _Subject:
         if not isinstance(self.loss, nn.Module):
             return self.loss
         fresh = copy.deepcopy(self.loss)
-        return fresh if self.single else fresh.to(dtype)
+        return fresh if self.needs_float32 else fresh.to(dtype)
 
     def called(self, loss: Loss, views: list[Tensor]) -> Tensor:
         """Call the loss in its own dtype."""
         given = views[: self.views]
-        if not self.single:
+        if not self.needs_float32:
             return loss(*given, **self.options)
         return loss(*(x.float() for x in given), **self.options).double()
 
@@ -414,7 +414,7 @@ def _rounded(subject: _Subject) -> Check:
     float64 if half a unit in the last place of bfloat16 is added to or subtracted from each input.
     """
     name = "in bfloat16"
-    if subject.single:
+    if subject.needs_float32:
         return Check(name, 0, "the loss computes in float32", passed=None)
     numbers = torch.Generator().manual_seed(2)
     encoder, inputs = subject.inputs()
