@@ -160,11 +160,12 @@ class ObjectiveLoss(nn.Module):
         if self.observe is not None:
             with torch.autocast(anchors.device.type, enabled=False):
                 self.observe(seen)
+        prefixes = [seen.map(itemgetter((..., slice(d)))) for d in self.prefixes]
         losses = [
             self.objective.loss(part, backend=self.backend)
             if whole is None
             else shared_loss(self.objective, whole._replace(views=part), backend=self.backend)
-            for part in (seen, *(seen.map(itemgetter((..., slice(d)))) for d in self.prefixes))
+            for part in (seen, *prefixes)
         ]
         return torch.stack(losses).mean()
 
@@ -336,9 +337,11 @@ def embed_sorted(
     lengths = np.maximum(lengths[order], 1)  # a text without a token
     bounds = cut(lengths, pass_overhead(mask.device))
     if world_size() > 1:
-        fewest = _fewest(len(bounds) - 1, model, gather=gather)
-        short = 1 + int((np.arange(1, len(lengths)) * (lengths[:-1] - lengths[-1])).argmin())
-        bounds = fewer(bounds, lengths, fewest) if fewest else [0, short, len(lengths)]
+        if fewest := _fewest(len(bounds) - 1, model, gather=gather):
+            bounds = fewer(bounds, lengths, fewest)
+        else:  # the two chunks with the least padding
+            saved = np.arange(1, len(lengths)) * (lengths[-1] - lengths[:-1])
+            bounds = [0, 1 + int(saved.argmax()), len(lengths)]
     rows = torch.from_numpy(np.concatenate(places)[order]).to(mask.device)
     # the longest first, because the allocator can reuse their memory for shorter texts
     parts = [
@@ -383,11 +386,9 @@ def _filled(column: Mapping[str, Any], size: int, most: int) -> dict[str, Any]:
 def _rows(merged: Mapping[str, Any], rows: Tensor, length: int) -> dict[str, Any]:
     """Return the inputs of some rows, with their tokens cut to a length."""
     width = merged["attention_mask"].shape[1]
-    return {
-        key: value
-        if not isinstance(value, Tensor) or key == _PROMPT
-        else value[rows, :length]
-        if value.ndim > 1 and value.shape[1] == width
-        else value[rows]
-        for key, value in merged.items()
-    }
+    inputs = dict(merged)
+    for key, value in merged.items():
+        if isinstance(value, Tensor) and key != _PROMPT:
+            is_of_tokens = value.ndim > 1 and value.shape[1] == width
+            inputs[key] = value[rows, :length] if is_of_tokens else value[rows]
+    return inputs
