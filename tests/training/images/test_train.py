@@ -455,3 +455,16 @@ def test_grey_values_that_are_lost_are_told(
     told = capsys.readouterr().err
     assert f"p3.png: images are read with 8 bits, so only {read} of its 4,084 grey values" in told
     assert ("(12 bits: by 16); the largest is 4,083" in told) is dark
+
+
+def test_a_picture_that_loses_no_grey_hides_no_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder := tmp_path / "pictures").mkdir()
+    values = np.arange(4096, dtype=np.uint16).reshape(64, 64)
+    Image.fromarray(values).save(folder / "grey.png")
+    Image.fromarray(np.where(values > 2000, 65535, 0).astype(np.uint16)).save(folder / "ink.png")
+    settings = {"encoder": "resnet9", "width": 4, "batch_size": 2, "max_steps": 1}
+    fit_images(str(folder), output=str(tmp_path / "run"), progress=False, **settings)
+    told = capsys.readouterr().err
+    assert "grey.png: images are read with 8 bits, so only 16 of its 4,096 grey values" in told

@@ -387,13 +387,14 @@ class ImageTask(TrainingTask):
 
 def _warn_of_lost_grey(images: EncodedImages) -> None:
     """Warn if 16-bit images lose grey values, and tell how to save dark ones; look at up to 8."""
-    seen = []
+    losses = []
     for i in range(0, len(images), len(images) // 8 + 1):
         with suppress(Unreadable):  # it is replaced and counted when it is read
             held, read, largest = grey_levels(images.opened(images.keys[i]))
-            seen.append((largest, held, read, images.names[i]))
-    largest, held, read, name = max(seen, default=(0, 0, 0, ""))
-    if held > read:
+            if held > read:
+                losses.append((largest, held, read, images.names[i]))
+    if losses:
+        largest, held, read, name = max(losses)  # whether it is dark says most about the camera
         dark = largest < _TWELVE_BITS
         warn(
             f"{name}: images are read with 8 bits, so only {read} of its {held:,} grey values "
