@@ -10,7 +10,6 @@ import os
 import signal
 import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,18 +22,16 @@ from isotrope.core.distributed import barrier, rank, rows_of, world_size
 from isotrope.core.errors import InputError
 from isotrope.core.legible import counted, legible
 from isotrope.core.lock import ensure_not_replaced
-from isotrope.core.pictures import Unreadable, grey_levels
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
 from isotrope.data.images.batches import ImageBatch, ImageBatches
 from isotrope.data.images.folder import EncodedImages
 from isotrope.data.images.records import ImageSet
-from isotrope.data.images.sets import load_images
 from isotrope.diagnostics.metrics import MEASURED, columns
 from isotrope.encoders.cut_initialize import cut_initialize
 from isotrope.encoders.device import find_device
 from isotrope.encoders.image import ImageEncoder
-from isotrope.encoders.image_nets import ARCHITECTURES, IMAGENET_MEAN, IMAGENET_STD
+from isotrope.encoders.image_nets import ARCHITECTURES
 from isotrope.evaluation.image_tasks import both_features, knn_evaluation
 from isotrope.evaluation.linear_probe import linear_probe
 from isotrope.measures.judgement import DevHistory
@@ -43,6 +40,7 @@ from isotrope.paradigm.objective import Objective
 from isotrope.training.card import image_card
 from isotrope.training.dev_scorer import DevScorer
 from isotrope.training.fit_text import by_name, check_callbacks
+from isotrope.training.images.inputs import build_encoder, open_images, warn_of_lost_grey
 from isotrope.training.images.method import TRACKED, ImageMethod
 from isotrope.training.images.settings import ImageSettings, find_method, options_of
 from isotrope.training.launch import GRACE, cores
@@ -60,9 +58,6 @@ from isotrope.training.run import (
 )
 
 _MAX_FOLDER_BYTES = 75  # multiprocessing appends 32 bytes, and a socket path may have 107
-_TWELVE_BITS = 4096  # 16-bit images below this are dark, or come from a camera with 12 bits
-SMALL_SIDE = 96  # images up to this side, in pixels, are not resized before cropping
-# larger ones are resized to 8/7 of the side of a crop (256 for 224)
 IMAGE_COLUMNS = columns("images")
 _NOT_SCORED = "to find out whether training helps, add a test part, and labels of several classes"
 
@@ -142,10 +137,10 @@ def prepare(settings: ImageSettings, own_encoder: ImageEncoder | None = None) ->
     if not scratch:  # the encoder decides the size of the images
         encoder = own_encoder or ImageEncoder.load(settings.encoder, device=settings.device)
         settings.check_used(side=encoder.image_size)
-    images = _load_data(settings, encoder.image_size if encoder else settings.image_size)
+    images = open_images(settings, encoder.image_size if encoder else settings.image_size)
     images.train.images.read([0])  # raises an error if no image can be decoded
     if encoder is None:
-        encoder = _build_encoder(settings, images.side)
+        encoder = build_encoder(settings, images.side)
         cut_initialize(encoder, settings.cut, what=settings.cut_what)
     if _worker_count(settings, images):
         _check_temporary_folder(tempfile.gettempdir())
@@ -235,33 +230,6 @@ def objective_of(settings: ImageSettings) -> tuple[str, Objective]:
     return name, objective
 
 
-def _load_data(settings: ImageSettings, size: int | None) -> ImageSet:
-    """Load the images; large ones are resized to 8/7 of the side of the crops."""
-    side = size if size is None or size <= SMALL_SIDE else round(size * 8 / 7)
-    return load_images(
-        settings.data,
-        side=side,
-        holdout=settings.holdout,
-        seed=settings.seed,
-        limit=settings.limit,
-        classes=None if settings.classes is None else Path(settings.classes),
-    )
-
-
-def _build_encoder(settings: ImageSettings, side: int) -> ImageEncoder:
-    """Build an encoder from scratch for images of ``side`` pixels."""
-    size = settings.image_size or (side if side <= SMALL_SIDE else round(side * 7 / 8))
-    return ImageEncoder.build(
-        settings.encoder,
-        width=settings.width,
-        stem=settings.stem,
-        image_size=size,
-        seed=settings.seed,
-        mean=IMAGENET_MEAN if settings.pixels == "imagenet" else (0.0, 0.0, 0.0),
-        std=IMAGENET_STD if settings.pixels == "imagenet" else (1.0, 1.0, 1.0),
-    )
-
-
 def has_labels(images: ImageSet) -> bool:
     """Return whether models can be scored: a test set and labels of two or more classes exist."""
     train_labels, test = images.train.labels, images.test
@@ -333,7 +301,7 @@ class ImageTask(TrainingTask):
             f"{tested}{skipped}"
         )
         if isinstance(images.train.images, EncodedImages):
-            _warn_of_lost_grey(images.train.images)
+            warn_of_lost_grey(images.train.images)
         plan = module.plan
         say(
             f"{counted(module.steps, 'step')} with batches of {self.batches.size}; {module.name} "
@@ -383,25 +351,6 @@ class ImageTask(TrainingTask):
                 "replaced_files": list(images.replaced[:100]),
             },
         }
-
-
-def _warn_of_lost_grey(images: EncodedImages) -> None:
-    """Warn if 16-bit images lose grey values, and tell how to save dark ones; look at up to 8."""
-    losses = []
-    for i in range(0, len(images), len(images) // 8 + 1):
-        with suppress(Unreadable):  # it is replaced and counted when it is read
-            held, read, largest = grey_levels(images.opened(images.keys[i]))
-            if held > read:
-                losses.append((largest, held, read, images.names[i]))
-    if losses:
-        largest, held, read, name = max(losses)  # whether it is dark says most about the camera
-        dark = largest < _TWELVE_BITS
-        warn(
-            f"{name}: images are read with 8 bits, so only {read} of its {held:,} grey values "
-            "remain different"
-            + f". If white is not 65,535 in these images, multiply the values of all images by the "
-            f"same number and save them again (12 bits: by 16); the largest is {largest:,}" * dark
-        )
 
 
 def summary(outcome: Outcome) -> str:
