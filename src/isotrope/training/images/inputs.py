@@ -12,52 +12,70 @@ from isotrope.encoders.image_nets import IMAGENET_MEAN, IMAGENET_STD
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.progress import warn
 
+_SMALL_SIDE = 96  # images up to this side, in pixels, are cropped in their own size
+_LOOKED_AT = 8  # largest number of images whose grey values are counted
 _TWELVE_BITS = 4096  # 16-bit images below this are dark, or come from a camera with 12 bits
-SMALL_SIDE = 96  # images up to this side, in pixels, are not resized before cropping
-# larger ones are resized to 8/7 of the side of a crop (256 for 224)
 
 
-def open_images(settings: ImageSettings, size: int | None) -> ImageSet:
-    """Load the images; large ones are resized to 8/7 of the side of the crops."""
-    side = size if size is None or size <= SMALL_SIDE else round(size * 8 / 7)
-    return load_images(
+def _image_side(crop_side: int) -> int:
+    """Return the side to which images are resized before they are cropped: 256 for 224."""
+    return crop_side if crop_side <= _SMALL_SIDE else round(crop_side * 8 / 7)
+
+
+def _crop_side(image_side: int) -> int:
+    """Return the side of the crops of images with this side: 224 for 256."""
+    return image_side if image_side <= _SMALL_SIDE else round(image_side * 7 / 8)
+
+
+def open_images(settings: ImageSettings, crop_side: int | None) -> ImageSet:
+    """Open the images, whose size decides their side if ``crop_side`` is None.
+
+    Raises an error if no image of the training part can be decoded.
+    """
+    images = load_images(
         settings.data,
-        side=side,
+        side=None if crop_side is None else _image_side(crop_side),
         holdout=settings.holdout,
         seed=settings.seed,
         limit=settings.limit,
         classes=None if settings.classes is None else Path(settings.classes),
     )
+    images.train.images.read([0])  # tries one image after another until one can be decoded
+    return images
 
 
-def build_encoder(settings: ImageSettings, side: int) -> ImageEncoder:
-    """Build an encoder from scratch for images of ``side`` pixels."""
-    size = settings.image_size or (side if side <= SMALL_SIDE else round(side * 7 / 8))
+def build_encoder(settings: ImageSettings, image_side: int) -> ImageEncoder:
+    """Build an encoder from scratch for crops of images with this side, in pixels."""
+    imagenet = settings.pixels == "imagenet"
     return ImageEncoder.build(
         settings.encoder,
         width=settings.width,
         stem=settings.stem,
-        image_size=size,
+        image_size=settings.image_size or _crop_side(image_side),
         seed=settings.seed,
-        mean=IMAGENET_MEAN if settings.pixels == "imagenet" else (0.0, 0.0, 0.0),
-        std=IMAGENET_STD if settings.pixels == "imagenet" else (1.0, 1.0, 1.0),
+        mean=IMAGENET_MEAN if imagenet else (0.0, 0.0, 0.0),
+        std=IMAGENET_STD if imagenet else (1.0, 1.0, 1.0),
     )
 
 
 def warn_of_lost_grey(images: EncodedImages) -> None:
-    """Warn if 16-bit images lose grey values, and tell how to save dark ones; look at up to 8."""
+    """Warn if 16-bit images lose grey values; if the brightest is dark, tell how to save it."""
     losses = []
-    for i in range(0, len(images), len(images) // 8 + 1):
+    for i in range(0, len(images), len(images) // _LOOKED_AT + 1):
         with suppress(Unreadable):  # it is replaced and counted when it is read
             held, read, largest = grey_levels(images.opened(images.keys[i]))
             if held > read:
                 losses.append((largest, held, read, images.names[i]))
-    if losses:
-        largest, held, read, name = max(losses)  # whether it is dark says most about the camera
-        dark = largest < _TWELVE_BITS
-        warn(
-            f"{name}: images are read with 8 bits, so only {read} of its {held:,} grey values "
-            "remain different"
-            + f". If white is not 65,535 in these images, multiply the values of all images by the "
-            f"same number and save them again (12 bits: by 16); the largest is {largest:,}" * dark
+    if not losses:
+        return
+    largest, held, read, name = max(losses)
+    message = (
+        f"{name}: images are read with 8 bits, so only {read} of its {held:,} grey values "
+        "remain different"
+    )
+    if largest < _TWELVE_BITS:
+        message += (
+            ". If white is not 65,535 in these images, multiply the values of all images by the "
+            f"same number and save them again (12 bits: by 16); the largest is {largest:,}"
         )
+    warn(message)

@@ -131,17 +131,16 @@ def prepare(settings: ImageSettings, own_encoder: ImageEncoder | None = None) ->
     options = options_of(settings.method, settings.method_settings)
     name, objective = objective_of(settings)
     scratch = own_encoder is None and settings.encoder in ARCHITECTURES
-    settings.check_used(warn)
-    settings.check_used(warn, scratch=scratch)
-    encoder = None
-    if not scratch:  # the encoder decides the size of the images
-        encoder = own_encoder or ImageEncoder.load(settings.encoder, device=settings.device)
-        settings.check_used(side=encoder.image_size)
-    images = open_images(settings, encoder.image_size if encoder else settings.image_size)
-    images.train.images.read([0])  # raises an error if no image can be decoded
-    if encoder is None:
+    settings.check_used(warn)  # the conditions that need no fact
+    settings.check_used(warn, scratch=scratch)  # only those that need this fact
+    if scratch:  # the images decide the size of the encoder
+        images = open_images(settings, settings.image_size)
         encoder = build_encoder(settings, images.side)
         cut_initialize(encoder, settings.cut, what=settings.cut_what)
+    else:  # the encoder decides the size of the images
+        encoder = own_encoder or ImageEncoder.load(settings.encoder, device=settings.device)
+        settings.check_used(side=encoder.image_size)
+        images = open_images(settings, encoder.image_size)
     if _worker_count(settings, images):
         _check_temporary_folder(tempfile.gettempdir())
     batches = ImageBatches(images.train, settings.batch_size, settings.seed)
@@ -150,11 +149,10 @@ def prepare(settings: ImageSettings, own_encoder: ImageEncoder | None = None) ->
             f"use at most `--devices {batches.size}`: a batch has {batches.size} images, too few "
             f"for {world_size()} processes"
         )
-    steps = settings.max_steps or max(1, math.ceil(settings.epochs * batches.steps_per_epoch))
     module = method(
         encoder=encoder,
         objective=objective,
-        plan=_make_plan(settings, method, steps, batches),
+        plan=_make_plan(settings, method, batches),
         options=options,
         augments=method.augments_of(encoder.image_size, options, settings.augment),
         seed=settings.seed,
@@ -173,15 +171,13 @@ def prepare(settings: ImageSettings, own_encoder: ImageEncoder | None = None) ->
         steps_per_epoch=batches.steps_per_epoch,
         fingerprint=images.fingerprint,
         clip=settings.clip or method.recipe.clip,
-        dev=_knn_scorer(settings, module, images, batches.steps_per_epoch),
+        dev=_knn_scorer(settings, module, images),
         images=images,
         batches=batches,
     )
 
 
-def _knn_scorer(
-    settings: ImageSettings, module: ImageMethod, images: ImageSet, per_epoch: int
-) -> DevScorer:
+def _knn_scorer(settings: ImageSettings, module: ImageMethod, images: ImageSet) -> DevScorer:
     """Return the object that measures kNN accuracy if there are labels."""
     limit = settings.knn_images
     score = functools.partial(
@@ -192,15 +188,14 @@ def _knn_scorer(
         module=module,
         score=score if has_labels(images) else _NOT_SCORED,
         column="knn",
-        every=settings.knn_every * per_epoch,
+        every=settings.knn_every * module.plan.steps_per_epoch,
     )
 
 
-def _make_plan(
-    settings: ImageSettings, method: type[ImageMethod], steps: int, batches: ImageBatches
-) -> Plan:
+def _make_plan(settings: ImageSettings, method: type[ImageMethod], batches: ImageBatches) -> Plan:
     """Return the recipe's plan, in which given settings replace the recipe's values."""
     per_epoch = batches.steps_per_epoch
+    steps = settings.max_steps or max(1, math.ceil(settings.epochs * per_epoch))
     plan = method.recipe.plan(steps=steps, steps_per_epoch=per_epoch, batch_size=batches.size)
     if settings.optimizer not in (None, plan.optimizer):
         settings.check_used(usual=plan.optimizer)
@@ -293,8 +288,10 @@ class ImageTask(TrainingTask):
         tested = (
             "no test part" if images.test is None else f"{len(images.test.images):,} to test on"
         )
-        left = images.skipped
-        skipped = f", unreadable files skipped: {_some(len(left), left)}" if left else ""
+        skipped = ""
+        if images.skipped:
+            files = _count_and_names(len(images.skipped), images.skipped)
+            skipped = f", unreadable files skipped: {files}"
         say(hardware(self.settings))
         say(
             f"{images.name}: {len(images.train.images):,} images of {images.side} x {images.side}, "
@@ -356,16 +353,19 @@ class ImageTask(TrainingTask):
 def summary(outcome: Outcome) -> str:
     """Return the lines that the command line prints at the end of a run."""
     metrics, data = outcome.result.metrics, outcome.result.details["data"]
-    linear = metrics.get("linear")
-    probed = "" if linear is None else f"linear probe {linear:.2f}\n"
-    speed = f", {metrics['images_per_second']:.0f} images/s"
-    ways = {"skipped": "read and were skipped", "replaced": "decoded and were replaced by others"}
-    for key, what in ways.items():
-        if count := data[key]:
-            probed += f"images that could not be {what}: {_some(count, data[f'{key}_files'])}\n"
-    return end_message(outcome, probed, speed)
+    notes = ""
+    if metrics.get("linear") is not None:
+        notes += f"linear probe {metrics['linear']:.2f}\n"
+    for key, fate in (
+        ("skipped", "read and were skipped"),
+        ("replaced", "decoded and were replaced by others"),
+    ):
+        if data[key]:
+            files = _count_and_names(data[key], data[f"{key}_files"])
+            notes += f"images that could not be {fate}: {files}\n"
+    return end_message(outcome, notes, f", {metrics['images_per_second']:.0f} images/s")
 
 
-def _some(count: int, names: Sequence[str]) -> str:
+def _count_and_names(count: int, names: Sequence[str]) -> str:
     """Return the number of files and the names of the first three."""
     return f"{count:,} ({', '.join(map(legible, names[:3]))}{', ...' if count > 3 else ''})"
