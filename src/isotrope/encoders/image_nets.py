@@ -141,20 +141,14 @@ def _vit(width: int, heads: int, image_size: int) -> nn.Module:
 
 
 def freeze_patches(module: nn.Module) -> None:
-    """Freeze the patch projections in ``module``. MoCo v3 does this to make training stable.
+    """Freeze the patch projections in ``module``, if any. MoCo v3 does this for stable training.
 
     Reference:
         Chen, Xie, He 2021 (MoCo v3), section 4.3.
     """
-    projections = [
-        child
-        for name, child in module.named_modules()
-        if name.endswith("patch_embeddings.projection")
-    ]
-    if not projections:
-        raise InputError("give a vision transformer: a ResNet has no patch projection to freeze")
-    for projection in projections:
-        projection.requires_grad_(False)
+    for name, child in module.named_modules():
+        if name.endswith("patch_embeddings.projection"):
+            child.requires_grad_(False)
 
 
 def _pooled(net: nn.Module, x: Tensor) -> Tensor:

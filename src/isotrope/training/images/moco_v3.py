@@ -1,12 +1,10 @@
 """MoCo v3: predicts the keys of a momentum encoder; negatives come from the batch, not a queue."""
 
-import contextlib
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from torch import Tensor, nn
 
-from isotrope.core.errors import InputError
 from isotrope.core.hyper import Hyper, Paper
 from isotrope.core.views import Views
 from isotrope.encoders.heads import predictor, projector
@@ -85,8 +83,7 @@ class MoCoV3(ImageMethod):
         """Make the heads and the key encoder."""
         o = self.options
         if o.frozen_patches:
-            with contextlib.suppress(InputError):  # a ResNet has none
-                freeze_patches(self.encoder)
+            freeze_patches(self.encoder)
         last: Literal["plain", "none"] = "plain" if o.batch_norm else "none"
         self.projector = projector(
             self.encoder.dimension,
