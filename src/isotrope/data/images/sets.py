@@ -72,15 +72,13 @@ def load_images(
             f"{recognised.name}: give at least 2 pictures to train on, not {len(train.images)}"
         )
     side = _side(train.images.sizes, side)
-    parts = [
-        replace(part, images=part.images.resized(side))
-        for part in (train, test)
-        if part is not None
-    ]
+    train = replace(train, images=train.images.resized(side))
+    test = None if test is None else replace(test, images=test.images.resized(side))
+    parts = [train] if test is None else [train, test]
     return replace(
         recognised,
-        train=parts[0],
-        test=parts[1] if test is not None else None,
+        train=train,
+        test=test,
         side=side,
         fingerprint=fingerprint(side, *((part.images.facts(), part.labels) for part in parts)),
         in_memory=all(part.images.in_memory() for part in parts),
