@@ -41,10 +41,10 @@ def test_knn_on_the_way():
     look = knn_evaluation(Sums(), data)
     assert look.value == 100 * knn(*both_features(Sums(), data)).metrics["knn_top1"]
     assert look.value == 100 * look.items.mean()
-    part = knn_evaluation(Sums(), data, limit_train=60, limit_test=30)
+    part = knn_evaluation(Sums(), data, limit=60)
     limited = picture_set()
-    for side, limit in ((limited.train, 60), (limited.test, 30)):
-        ranks = [np.flatnonzero(side.labels == c)[: limit // 6] for c in range(6)]
+    for side in (limited.train, limited.test):
+        ranks = [np.flatnonzero(side.labels == c)[: 60 // 6] for c in range(6)]
         places = np.sort(np.concatenate(ranks))
         side.images.pixels, side.labels = side.images.pixels[places], side.labels[places]
     assert part.value == 100 * knn(*features(limited)).metrics["knn_top1"]

@@ -120,8 +120,7 @@ def image_tasks(image_set: "ImageSet", *, knn: bool, linear: bool, batch_size: i
     def counts() -> dict[str, int]:
         return {"skipped": len(image_set.skipped), "replaced": len(image_set.replaced)}
 
-    content = image_set.fingerprint
-    return classification_tasks(content, features, counts, knn=knn, linear=linear)
+    return classification_tasks(image_set.fingerprint, features, counts, knn=knn, linear=linear)
 
 
 def image_features(
@@ -152,8 +151,7 @@ def image_features(
     labels = np.asarray(part.labels)
     known = np.flatnonzero(labels >= 0)
     count = len(known) if limit is None else limit
-    in_turn = balanced_prefix(labels[known], count, len(known))
-    chosen = known[in_turn]
+    chosen = known[balanced_prefix(labels[known], count, len(known))]
     blocks, marks = list[np.ndarray](), np.empty(len(chosen), np.uint64)
     with bar(len(chosen), "embed", f"{what} pictures") as done, showing(show=False):
         for first in range(0, len(chosen), batch_size):
@@ -166,36 +164,22 @@ def image_features(
 
 
 def both_features(
-    encoder: Encoder,
-    image_set: "ImageSet",
-    *,
-    limit_train: int | None = None,
-    limit_test: int | None = None,
-    batch_size: int = 256,
+    encoder: Encoder, image_set: "ImageSet", *, limit: int | None = None, batch_size: int = 256
 ) -> tuple[Features, Features]:
-    """Return the features of the training pictures, and of the test pictures."""
+    """Return the features of the training pictures and of the test pictures, ``limit`` of each."""
     test = image_set.test
     if test is None:
         raise InputError(
             "hold some labelled pictures out (`--holdout 0.1`), or give a folder with train/ and "
             f"test/: {image_set.name} has no test part to score on"
         )
-    parts = ((image_set.train, "training", limit_train), (test, "test", limit_test))
-    train, tested = (
-        image_features(encoder, part, what=what, limit=limit, batch_size=batch_size)
-        for part, what, limit in parts
-    )
-    return train, tested
+    features = partial(image_features, encoder, limit=limit, batch_size=batch_size)
+    return features(image_set.train, what="training"), features(test, what="test")
 
 
 def knn_evaluation(
-    encoder: Encoder,
-    image_set: "ImageSet",
-    *,
-    limit_train: int | None = None,
-    limit_test: int | None = None,
+    encoder: Encoder, image_set: "ImageSet", *, limit: int | None = None
 ) -> DevEvaluation:
     """Return the kNN accuracy in percent, and for each test picture whether its class is right."""
-    features = both_features(encoder, image_set, limit_train=limit_train, limit_test=limit_test)
-    result = nearest_neighbours(*features)
+    result = nearest_neighbours(*both_features(encoder, image_set, limit=limit))
     return DevEvaluation(100 * float(result.metrics["knn_top1"] or 0.0), result.items["knn_top1"])

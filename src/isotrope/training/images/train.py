@@ -179,10 +179,7 @@ def prepare(settings: ImageSettings, own_encoder: ImageEncoder | None = None) ->
 
 def _knn_scorer(settings: ImageSettings, module: ImageMethod, images: ImageSet) -> DevScorer:
     """Return the object that measures kNN accuracy if there are labels."""
-    limit = settings.knn_images
-    score = functools.partial(
-        knn_evaluation, module.encoder, images, limit_train=limit, limit_test=limit
-    )
+    score = functools.partial(knn_evaluation, module.encoder, images, limit=settings.knn_images)
     return DevScorer(
         history=DevHistory("kNN accuracy", saved="last"),
         module=module,
@@ -318,10 +315,8 @@ class ImageTask(TrainingTask):
         check_finite_weights(encoder, self.module.steps)
         result.metrics["linear"] = None
         if self.settings.linear and has_labels(self.images):
-            scores = linear_probe(*both_features(encoder, self.images))
-            top1 = scores.metrics["linear_top1"]
-            if top1 is not None:
-                result.metrics["linear"] = 100 * float(top1)
+            top1 = linear_probe(*both_features(encoder, self.images)).metrics["linear_top1"]
+            result.metrics["linear"] = 100 * float(top1 or 0.0)
         ensure_not_replaced(self.output)
         card = image_card(self.settings, result, encoder.usage)
         encoder.save(RunFolder(self.output).model, card=card)
