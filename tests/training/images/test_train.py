@@ -225,7 +225,6 @@ def test_a_folder_of_pictures_with_broken_ones(
     quick: dict, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     """Decoded by two workers; what cannot be read is counted, and the training goes on."""
-    from PIL import Image
 
     random = np.random.default_rng(0)
     folder = tmp_path / "pictures"
@@ -290,7 +289,6 @@ def test_pictures_that_all_break_when_decoded_are_one_line(
     quick: dict, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     """It is a worker that finds out; its traceback is not the user's."""
-    from PIL import Image
 
     folder = tmp_path / "pictures"
     folder.mkdir()
@@ -310,7 +308,6 @@ def test_pictures_that_all_break_when_decoded_are_one_line(
 
 def test_a_list_of_classes(quick: dict, tmp_path: Path) -> None:
     """The run trains on the named classes, and is scored on them alone."""
-    from PIL import Image
 
     random = np.random.default_rng(0)
     for part in ("train", "test"):
@@ -440,31 +437,3 @@ def test_an_encoder_of_ones_own(quick: dict) -> None:
     change = float((module[0].weight.detach() - before).abs().max())
     assert 0 < change < float(before.abs().max()) / 3, "trained, and not cut"
     assert found.result.metrics["knn_final"] is not None
-
-
-@pytest.mark.parametrize(("factor", "read", "dark"), [(1, 16, True), (16, 256, False)])
-def test_grey_values_that_are_lost_are_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], factor: int, read: int, dark: bool
-) -> None:
-    (folder := tmp_path / "pictures").mkdir()
-    values = np.arange(4096, dtype=np.uint16).reshape(64, 64) % 4084
-    for i in range(4):  # the first are almost black
-        Image.fromarray(values * factor // (1 if i == 3 else 300)).save(folder / f"p{i}.png")
-    settings = {"encoder": "resnet9", "width": 4, "batch_size": 2, "max_steps": 1}
-    fit_images(str(folder), output=str(tmp_path / "run"), progress=False, **settings)
-    told = capsys.readouterr().err
-    assert f"p3.png: images are read with 8 bits, so only {read} of its 4,084 grey values" in told
-    assert ("(12 bits: by 16); the largest is 4,083" in told) is dark
-
-
-def test_a_picture_that_loses_no_grey_hides_no_other(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (folder := tmp_path / "pictures").mkdir()
-    values = np.arange(4096, dtype=np.uint16).reshape(64, 64)
-    Image.fromarray(values).save(folder / "grey.png")
-    Image.fromarray(np.where(values > 2000, 65535, 0).astype(np.uint16)).save(folder / "ink.png")
-    settings = {"encoder": "resnet9", "width": 4, "batch_size": 2, "max_steps": 1}
-    fit_images(str(folder), output=str(tmp_path / "run"), progress=False, **settings)
-    told = capsys.readouterr().err
-    assert "grey.png: images are read with 8 bits, so only 16 of its 4,096 grey values" in told
