@@ -14,6 +14,7 @@ from isotrope.core.result import Result
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.training.run import Outcome
 from tests.refused import refused_setting
+from tests.sweeps.pretended import pretend
 from tests.training.conftest import sentences
 
 TEXTS = sentences(120)
@@ -181,3 +182,13 @@ def test_sweep(outcome: Any, tmp_path: Path) -> None:
         isotrope.sweep(texts, vary={"temprature": [1]}, **options)
     with refused_setting("vary"):
         isotrope.sweep(texts, vary={}, **options)
+
+
+def test_a_sweep_without_a_score_writes_its_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend(monkeypatch, lambda settings: -1.0)
+    vary = {"learning_rate": [1e-5, 1e-4]}
+    with pytest.raises(InputError, match="a run failed: no such luck"):
+        isotrope.sweep("texts.txt", vary=vary, dev="d.tsv", output=tmp_path, seeds=[0])
+    assert "no such luck" in (tmp_path / "sweep.csv").read_text(encoding="utf-8")

@@ -218,13 +218,12 @@ def sweep(
     positional = next(iter(runs.positionals()))
     spec = plan(runs, by_name({positional: paths, **settings}), chosen)
     trials = run(spec, report)
-    result = as_result(spec, trials)
+    write(spec, trials)
     if all(trial.score is None for trial in trials):
         failures = [why for trial in trials for why in trial.failures]
         why = f"; a run failed: {failures[0]}" if failures else ""
         raise InputError(f"choose other values or another metric: no trial has a score{why}")
-    write(spec, trials)
-    return result
+    return as_result(spec, trials)
 
 
 def _words(vary: Mapping[str, Sequence[Any] | str]) -> list[str]:
