@@ -94,21 +94,21 @@ def audit(
             must compare the rows of a batch, and have a dissipation, a weight and a ratio.
         MissingExtra: ``output`` is given, and jinja2 or matplotlib is not installed.
     """
-    given: dict[str, Any] = {**settings, "plugin": list(plugins)}
-    named = objective if isinstance(objective, str) else None
-    read = AuditSettings.read(given | ({} if named is None else {"objective": named}))
+    own_objective = None if isinstance(objective, str) else objective
+    if own_objective is None:
+        settings["objective"] = objective
+    checked = AuditSettings.read({**settings, "plugin": list(plugins)})
     if output is not None:
         with needs_extra("report"):
             from isotrope.diagnostics.audit.result import AUDIT_FILES
             from isotrope.reports.html import audit_page
-        check_outputs(Path(output), AUDIT_FILES, [data, read.dev])
+        check_outputs(Path(output), AUDIT_FILES, [data, checked.dev])
     from isotrope.diagnostics.audit.run import audit_texts
 
-    own = None if isinstance(objective, str) else objective
     if encoder is None:
         encoder = TrainSettings.model_fields["encoder"].default
     with showing(show=progress):
-        audited = audit_texts(data, read, encoder=encoder, objective=own)
+        audited = audit_texts(data, checked, encoder=encoder, objective=own_objective)
     if output is not None:
         audited.write(Path(output), audit_page(audited))
     return audited
@@ -125,7 +125,10 @@ def audit_images(
     progress: bool = False,
     **settings: Any,
 ) -> "PictureAudit":
-    """Show, before training on pictures, what an objective will do to them.
+    """Show, before training on pictures, what an objective will do to them. Nothing is trained.
+
+    The signature does not list the keywords, because many settings of ``isotrope.fit_images`` do
+    not change an audit; ``isotrope audit --help`` explains those that do.
 
     Args:
         data: Folder, .npz file or ``"digits"``, as for ``isotrope.fit_images``.
@@ -148,12 +151,14 @@ def audit_images(
     from isotrope.training.fit_text import by_name
     from isotrope.training.images.settings import ImageSettings
 
-    own = encoder if isinstance(encoder, ImageEncoder) else None
-    name = encoder if own is None else own.name
-    others = AuditSettings.model_fields.keys() - ImageSettings.model_fields
-    of_audit = AuditSettings.read({key: settings.pop(key) for key in others & settings.keys()})
+    own_encoder = encoder if isinstance(encoder, ImageEncoder) else None
+    name = encoder if own_encoder is None else own_encoder.name
+    only_of_audits = AuditSettings.model_fields.keys() - ImageSettings.model_fields
+    of_audit = AuditSettings.read(
+        {key: settings.pop(key) for key in only_of_audits & settings.keys()}
+    )
     of_audit.check_used(pictures=True)
-    read = ImageSettings.read(
+    of_training = ImageSettings.read(
         {"data": data, "encoder": name, "output": "none", **by_name(settings)}
     )
     if output is not None:
@@ -161,10 +166,10 @@ def audit_images(
             from isotrope.diagnostics.audit.result import AUDIT_FILES
             from isotrope.reports.html import audit_page
         check_outputs(Path(output), AUDIT_FILES)
-    from isotrope.training.images.audit import audit as audited_with
+    from isotrope.training.images.audit import audit as audit_training
 
     with showing(show=progress):
-        audited = audited_with(read, of_audit, own_encoder=own)
+        audited = audit_training(of_training, of_audit, own_encoder=own_encoder)
     if output is not None:
         audited.write(Path(output), audit_page(audited))
     return audited
@@ -207,17 +212,17 @@ def sweep(
     """
     with needs_extra("sweep"):
         from isotrope.sweeps.spec import RUNS, SweepSettings, plan
-        from isotrope.sweeps.sweep import sweep as run
+        from isotrope.sweeps.sweep import sweep as train
         from isotrope.sweeps.tables import as_result, write
     from isotrope.training.fit_text import by_name
 
-    runs = RUNS["train-images" if images else "train"]
-    own = {name: settings.pop(name) for name in SweepSettings.model_fields if name in settings}
-    chosen = SweepSettings.read({**own, "vary": _words(vary), "output": output})
+    run_settings = RUNS["train-images" if images else "train"]
+    of_sweep = {name: settings.pop(name) for name in SweepSettings.model_fields if name in settings}
+    chosen = SweepSettings.read({**of_sweep, "vary": _words(vary), "output": output})
     paths = str(data) if isinstance(data, (str, Path)) else [str(path) for path in data]
-    positional = next(iter(runs.positionals()))
-    spec = plan(runs, by_name({positional: paths, **settings}), chosen)
-    trials = run(spec, report)
+    (positional,) = run_settings.positionals()
+    spec = plan(run_settings, by_name({positional: paths, **settings}), chosen)
+    trials = train(spec, report)
     write(spec, trials)
     if all(trial.score is None for trial in trials):
         failures = [why for trial in trials for why in trial.failures]
@@ -228,11 +233,13 @@ def sweep(
 
 def _words(vary: Mapping[str, Sequence[Any] | str]) -> list[str]:
     """Return the settings to vary in the format of ``--vary``."""
-    return [
-        f"{name}={values if isinstance(values, str) else ','.join(map(_word, values))}"
-        for name, values in vary.items()
-    ]
+    words = []
+    for name, values in vary.items():
+        text = values if isinstance(values, str) else ",".join(map(_word, values))
+        words.append(f"{name}={text}")
+    return words
 
 
 def _word(value: object) -> str:
+    """Return a value as YAML and flags spell it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
