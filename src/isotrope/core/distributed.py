@@ -1,4 +1,4 @@
-"""Gathers, sums and compares tensors of the processes of a training.
+"""Gathers, sums and compares tensors of the processes of a training, and finds shards of them.
 
 If no process group is initialised, there is one process, and each tensor is returned as it is.
 The backend is gloo on CPUs and NCCL on GPUs. :func:`process_group` reads environment variables
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from isotrope.core.autograd import Context, apply
 from isotrope.core.errors import LostProcess
+from isotrope.core.rounding import WITHOUT_FLOAT64
 from isotrope.core.views import Views
 
 # the first process reads the corpus and scores the encoder while the others wait for it
@@ -124,6 +125,18 @@ def rows_of(n: int) -> slice:
     return slice(start, start + each + (rank() < more))
 
 
+def local_part(x: Tensor) -> Tensor:
+    """Return this process's part of a tensor that FSDP shards; empty if its memory was freed."""
+    own: Tensor = x.to_local() if hasattr(x, "to_local") else x
+    return own if own.untyped_storage().nbytes() else own.new_empty(0)
+
+
+def local_norm(x: Tensor) -> float:
+    """Return the norm of :func:`local_part`, without a copy of the part in float64."""
+    wide = torch.float32 if x.device.type in WITHOUT_FLOAT64 else torch.float64
+    return float(torch.linalg.vector_norm(local_part(x), dtype=wide))
+
+
 class GlobalBatch(NamedTuple):
     """A batch with the rows of all processes.
 
@@ -183,8 +196,8 @@ def all_gather_views(views: Views) -> GlobalBatch:
 
 def _counts(*counts: int, device: torch.device) -> list[list[int]]:
     """Return the counts of every process."""
-    local = torch.tensor(counts, device=device)
-    return [row.tolist() for row in _all_gather(local, [len(counts)] * world_size())]
+    row = torch.tensor(counts, device=device)
+    return [row.tolist() for row in _all_gather(row, [len(counts)] * world_size())]
 
 
 def _all_gather(x: Tensor, rows: list[int]) -> list[Tensor]:

@@ -23,18 +23,6 @@ def at_least_float(x: Tensor) -> Tensor:
     return x.float() if x.dtype.itemsize < 4 else x
 
 
-def local(x: Tensor) -> Tensor:
-    """Return the part of a tensor that this process has; it is empty if its memory was freed."""
-    own: Tensor = x.to_local() if hasattr(x, "to_local") else x
-    return own if own.untyped_storage().nbytes() else own.new_empty(0)
-
-
-def norm(x: Tensor) -> float:
-    """Return the norm of a tensor, or of the part that this process has, in little memory."""
-    wide = torch.float32 if x.device.type in WITHOUT_FLOAT64 else torch.float64
-    return float(torch.linalg.vector_norm(local(x), dtype=wide))
-
-
 def rounding(dtype: torch.dtype, terms: int) -> float:
     """Return the largest relative error to expect in a sum of ``terms`` products, at most 0.01.
 

@@ -12,13 +12,13 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from isotrope.core.distributed import local_norm, local_part
 from isotrope.core.documents import read_json
 from isotrope.core.errors import InputError
 from isotrope.core.files import write_text
 from isotrope.core.legible import csv_text
 from isotrope.core.metrics_log import read_lines
 from isotrope.core.result import json_text
-from isotrope.core.rounding import local, norm
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.views import Views
 from isotrope.diagnostics.evidence import RunEvidence, Words
@@ -257,8 +257,8 @@ class Anatomy:
         if self.settings.get("moved"):
             return
         # norms of whole parameters: a step changes few rows of a table of embeddings
-        own = {id(x): local(x.detach()) for r in readings for x in r.weights}
-        new = {key: norm(x) for key, x in own.items() if x.numel() > 1}  # no temperature
+        own = {id(x): local_part(x.detach()) for r in readings for x in r.weights}
+        new = {key: local_norm(x) for key, x in own.items() if x.numel() > 1}  # no temperature
         if common := new.keys() & self._weights.keys():
             self.settings["moved"] = any(new[k] != self._weights[k] for k in common)
         self._weights = new | self._weights

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from isotrope.adapters.doctor.hugging_face import highest_rate, scale_of
 from isotrope.adapters.doctor.messages import words_of
-from isotrope.core.rounding import norm
+from isotrope.core.distributed import local_norm
 from isotrope.core.run_folder import RECORDING
 from isotrope.paradigm.graph_reading import GraphReading
 
@@ -82,7 +82,7 @@ class LightningEvents:
             return
         gradients = [p.grad for p in pl_module.parameters() if p.grad is not None]
         sharded = any(hasattr(x, "to_local") for x in gradients)  # this process has only a part
-        total = None if sharded else math.hypot(*map(norm, gradients))
+        total = None if sharded else math.hypot(*map(local_norm, gradients))
         rate = highest_rate(optimizer)
         self.doctor.anatomy.note(gradient_norm=total, learning_rate=rate)
         for logger in trainer.loggers:
