@@ -1,8 +1,9 @@
-"""Tolerances for rounding errors, with which code decides about rank, span and equality.
+"""Precision of computations: wider dtypes, and tolerances for rounding errors.
 
-A scalar product of k terms has a rounding error of about k eps (eps the precision of the dtype),
-relative to the product of the two vectors' lengths. A solution of a linear system, and a length
-computed from its square, keep half of the digits; their tolerance is the root of :func:`rounding`.
+The tolerances decide about rank, span and equality. A scalar product of k terms has a rounding
+error of about k eps (eps: the precision of the dtype), relative to the product of the two vectors'
+lengths. A solution of a linear system, and a length computed from its square, keep half of the
+digits; their tolerance is the root of :func:`rounding`.
 """
 
 import math
@@ -33,12 +34,11 @@ def rounding(dtype: torch.dtype, terms: int) -> float:
     return min(terms * torch.finfo(dtype).eps, 0.01)
 
 
-def same(a: Tensor, b: Tensor, dtype: torch.dtype | None = None) -> bool:
-    """Return True if two tensors agree in half of the digits of their dtype.
+def same(a: Tensor, b: Tensor) -> bool:
+    """Return True if two tensors of one dtype have one shape and agree in half of their digits.
 
     The tolerance is relative to the largest finite entry. NaN equals NaN; infinity equals itself.
-    ``dtype`` is the precision of the computation, by default the dtype of ``a``.
     """
     size = max((float(x.nan_to_num(0, 0, 0).abs().max()) for x in (a, b) if x.numel()), default=0.0)
-    close = math.sqrt(torch.finfo(dtype or a.dtype).eps) * size
+    close = math.sqrt(torch.finfo(a.dtype).eps) * size
     return a.shape == b.shape and torch.allclose(a, b, rtol=0.0, atol=close, equal_nan=True)
