@@ -90,7 +90,7 @@ def test_a_dataset_of_the_hub_is_looked_up_as_in_training(run) -> None:
         (["digits", "--max-length", "9"], "--max-length 9 .these are pictures"),
         (["digits", "--methd", "simclr"], "did you mean --method"),
         (["digits", "--batch-size", "1"], "--batch-size 1: "),
-        (["nowhere.npz"], "nowhere.npz: no such file"),
+        (["nowhere.npz"], "nowhere.npz: check the path; there is no such file"),
         (["digits", "photos"], "a single data set; found "),
         (["PAIRS", "--encoder", MINILM, "--width", "4"], "--width 4 .the data are texts"),
         (["PAIRS", "--encoder", MINILM, "--method.queue", "4"], "--method.queue 4.0 .the data are"),

@@ -16,15 +16,15 @@ from isotrope.training.early_checks import check_early
 from isotrope.training.settings import TrainSettings
 
 CASES = {
-    "train nowhere.txt --output new": "nowhere.txt: no such file",
+    "train nowhere.txt --output new": "nowhere.txt: check the path; there is no such file",
     "train texts.txt --output used": "choose another output folder: used has files, but no run",
     "train texts.txt --output texts.txt": "give a folder as output: texts.txt is a file",
     "train texts.txt --output new --objective infonec": "did you mean 'infonce'?",
     "train texts.txt --output new --objective.temprature 1": "did you mean 'temperature'?",
     "train texts.txt --output new --learningrate 1": "did you mean --learning-rate?",
     "train texts.txt --output new --batch-size 0": "--batch-size 0: input should be greater",
-    "train texts.txt --output new --dev nowhere.tsv": "nowhere.tsv: no such file",
-    "train texts.txt --output new --plugin nowhere.py": "nowhere.py: no such file",
+    "train texts.txt --output new --dev nowhere.tsv": "nowhere.tsv: check the path",
+    "train texts.txt --output new --plugin nowhere.py": "nowhere.py: check the path",
     "train pairs.csv --output new --columns question": "has no column 'question'; its columns:",
     "train texts.txt --output new --encoder /nowhere": "there is no folder '/nowhere'",
     "train texts.txt --output new --encoder used": "used holds no model",
@@ -34,10 +34,10 @@ CASES = {
     "evaluate /nowhere --retrieval texts.txt": "there is no folder '/nowhere'",
     "train-images digits --output used": "choose another output folder: used has files, but no run",
     "train-images digits --output new --objective met --objective.margn 1": "mean 'margin'?",
-    "encode model nowhere.txt -o out.npy": "nowhere.txt: no such file",
+    "encode model nowhere.txt -o out.npy": "nowhere.txt: check the path; there is no such file",
     "encode model texts.txt -o out.csv": "--output out.csv must end in .npy",
-    "search model nowhere.txt query": "nowhere.txt: no such file",
-    "search model texts.txt query --embeddings nowhere.npy": "nowhere.npy: no such file",
+    "search model nowhere.txt query": "nowhere.txt: check the path; there is no such file",
+    "search model texts.txt query --embeddings nowhere.npy": "nowhere.npy: check the path",
     "search model texts.txt": "no query; give words",
     "report nowhere": "nowhere is not a folder",
 }

@@ -242,7 +242,7 @@ def test_what_is_no_file(tmp_path: Path) -> None:
         ("pipe.png", "regular file first; this is a pipe"),
         ("folder.png", "give a file; this is a folder"),
         ("loop.png", "symbolic links"),
-        ("none.png", "no such file; check the path"),
+        ("none.png", "check the path; there is no such file"),
     ):
         with pytest.raises(Unreadable, match=why):
             measure(tmp_path / name)

@@ -74,7 +74,7 @@ def test_saving_what_json_cannot_hold_leaves_the_old_file(tmp_path: Path) -> Non
 
 
 def test_a_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"none\.json: no such file"):
+    with pytest.raises(InputError, match=r"none\.json: check the path; there is no such file"):
         Result.load(tmp_path / "none.json")
 
 

@@ -60,8 +60,8 @@ LONG = "x" * 1_000_000
 # name of the file, how it is made, what the error says
 CASES: list[tuple[str, Maker, str]] = [
     # files
-    ("missing.txt", lambda path: None, "no such file; check the path"),
-    ("missing", lambda path: None, "no such file; check the path"),
+    ("missing.txt", lambda path: None, "check the path; there is no such file"),
+    ("missing", lambda path: None, "check the path; there is no such file"),
     ("dangling.txt", lambda path: path.symlink_to("nowhere"), "no such file"),
     ("loop.txt", lambda path: path.symlink_to(path), "cannot be read (Too many levels"),
     ("n" * 300 + ".txt", lambda path: None, "cannot be read (File name too long)"),

@@ -112,7 +112,7 @@ def test_data_of_ones_own_takes_the_place_of_the_runs(
 ) -> None:
     case = examine(run_of(tmp_path / "run", encoder, [str(lines)]), data=str(pairs))
     assert case.notes[-1].endswith("pairs (pairs.tsv)")
-    with pytest.raises(InputError, match=r"no\.txt: no such file"):
+    with pytest.raises(InputError, match=r"no\.txt: check the path; there is no such file"):
         examine(tmp_path / "run", data="no.txt")
 
 

@@ -227,7 +227,7 @@ def spoil(folder, name, content):
 def test_a_broken_configuration_is_named(folder, name):
     for content in (b'{"cut": ', b'{"deep": ' * 101 + b"1" + b"}" * 101):
         spoil(folder, name, content)
-        with pytest.raises(InputError, match=rf"{name} is not valid JSON \(.*\); restore it"):
+        with pytest.raises(InputError, match=rf"{name}: restore this file; .*JSON \(.*\)"):
             SentenceEncoder.load(folder)
 
 

@@ -92,7 +92,7 @@ def test_what_is_refused(model, folder, tmp_path):
         encode_file(model, folder, tmp_path / "x.npy", pooling="mean")
     with pytest.raises(InputError, match="jobs=2"):
         encode_file(model, folder, tmp_path / "x.npy", jobs=2)
-    with pytest.raises(InputError, match=r"none\.png: no such file"):
+    with pytest.raises(InputError, match=r"none\.png: check the path; there is no such file"):
         search(model, folder, "none.png", device="cpu")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["empty", "pictures"]
 

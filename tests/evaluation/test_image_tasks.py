@@ -220,7 +220,7 @@ class TestWhatIsAsked:
 
     def test_a_run_cut_short_between_model_and_result(self, run):
         (run / "result.json").unlink()
-        with pytest.raises(InputError, match=r"result\.json: no such file"):
+        with pytest.raises(InputError, match=r"result\.json: check the path"):
             isotrope.evaluate(run)
 
     def test_runs_side_by_side(self, tmp_path, data):

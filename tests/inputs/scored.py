@@ -42,8 +42,8 @@ STS: list[tuple[str, bytes | str, str]] = [
 ]
 
 RETRIEVAL: dict[str, tuple[dict[str, bytes | str], str]] = {
-    "no corpus": ({"queries.jsonl": '{"_id": "q", "text": "a"}\n'}, "corpus.jsonl: no such file"),
-    "no queries": ({"corpus.jsonl": '{"_id": "d", "text": "a"}\n'}, "queries.jsonl: no such file"),
+    "no corpus": ({"queries.jsonl": '{"_id": "q", "text": "a"}\n'}, "corpus.jsonl: check the path"),
+    "no queries": ({"corpus.jsonl": '{"_id": "d", "text": "a"}\n'}, "queries.jsonl: check"),
     "no judgements": ({"qrels.tsv": ""}, "is empty"),
     "unknown query": ({"qrels.tsv": "x\td\t1\n"}, "add the query 'x' to queries.jsonl"),
     "unknown document": ({"qrels.tsv": "q\tx\t1\n"}, "add the document 'x' to corpus.jsonl"),

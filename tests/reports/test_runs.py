@@ -84,8 +84,8 @@ def test_rows_of_one_step_are_merged(tmp_path: Path) -> None:
             b"\xff\xfe",
             r"metrics\.csv: save this file as UTF-8; it is not UTF-8 text \(byte 0",
         ),
-        ("config.yaml", "a: [", r"config\.yaml:1 is not YAML"),
-        ("config.yaml", "- a\n", r"config\.yaml must hold settings"),
+        ("config.yaml", "a: [", r"config\.yaml, line 1: correct this file; it is not YAML"),
+        ("config.yaml", "- a\n", r"config\.yaml: .* must hold settings"),
         ("result.json", "{", r"result\.json is not a result of isotrope"),
         ("result.json", '{"kind":"train","name":"x","metrics":[]}', "metrics must be an object"),
         (
@@ -109,7 +109,7 @@ def test_missing_files(tmp_path: Path) -> None:
         read_run(tmp_path)
     run = write_run(tmp_path / "run")
     (run / "config.yaml").unlink()
-    with pytest.raises(InputError, match=r"config\.yaml: no such file"):
+    with pytest.raises(InputError, match=r"config\.yaml: check the path; there is no such file"):
         read_run(run)
 
 

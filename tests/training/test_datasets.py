@@ -117,7 +117,7 @@ def test_interrupted_and_resumed_it_is_the_same(options: dict[str, Any], tmp_pat
             {},
             r"data set nli: (use a batch size of at most|.*held-out)",
         ),
-        ({"qa": QA, "nli": "no.txt"}, {}, "data set nli: no.txt: no such file"),
+        ({"qa": QA, "nli": "no.txt"}, {}, "data set nli: no.txt: check the path"),
         ({"qa": QA, "nli": NLI}, {"objective": {"qa": "met"}}, "nli is not a data set with an obj"),
         ({"qa": QA, "nli": NLI}, {"views": "pairs"}, "data set nli: .*a record needs two"),
         ({"qa": QA, "nli": "a.csv"}, {"columns": "q"}, "some data sets are in memory"),

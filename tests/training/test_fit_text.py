@@ -240,12 +240,12 @@ def test_the_same_data_goes_on_and_other_data_does_not(options: dict[str, Any]) 
             [("a", "b"), ("a", 5)] * 9,
             r"the data, line 2: choose a column of text; column '2' holds 5 \(int\), not text",
         ),
-        (["nowhere.txt"], "nowhere.txt: no such file"),
+        (["nowhere.txt"], "nowhere.txt: check the path; there is no such file"),
         (
             ["nowhere.txt", "a text"],
             r"give only files or only texts in a list; 'nowhere.txt' names a file",
         ),
-        ("nowhere.txt", "nowhere.txt: no such file"),
+        ("nowhere.txt", "nowhere.txt: check the path; there is no such file"),
         (PAIRS[:3], r"the data have only|batch"),
     ],
 )

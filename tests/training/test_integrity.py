@@ -86,7 +86,7 @@ def test_without_a_whole_checkpoint_nothing_is_gone_on_from(stopped: dict) -> No
         (folder / "model.pt").write_bytes(whole[:-200])
     with pytest.raises(CannotResume, match=r"checkpoint-4 \(model.pt does not match its digest\)"):
         fit(**stopped, resume=True)
-    with pytest.raises(ChecksumMismatch, match=r"complete\.json: no such file"):
+    with pytest.raises(ChecksumMismatch, match=r"complete\.json: check the path"):
         read_checkpoint(folder / "nothing")
 
 
@@ -132,10 +132,10 @@ def _state(content: str) -> Callable[[Path], None]:
     [
         (_piped, "optimizer.pt: save the content to a regular file first; this is a pipe"),
         (_linked, "run.pt: replace this link by a file; it leads out of"),
-        (_marked("[" * 100_000), "complete.json is not valid JSON (it is nested too deeply)"),
+        (_marked("[" * 100_000), "complete.json: restore this file; it is not valid JSON"),
         (_marked('{"blake2b": {}}'), "model.pt does not match its digest"),
         (_marked('{"blake2b": {"../../outside": "00"}}'), "model.pt does not match"),
-        (_state("[" * 100_000), "trainer_state.json is not valid JSON (it is nested too deeply)"),
+        (_state("[" * 100_000), "trainer_state.json: restore this file; it is not valid JSON"),
         (_state('{"nothing": 1}'), "unexpected keyword argument"),
         (_state('{"global_step": 7}'), "trainer_state.json has step 7"),
     ],

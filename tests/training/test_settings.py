@@ -102,7 +102,7 @@ def test_bad_settings(values: dict, setting: str, value: object) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: [1\n", r"c\.yaml:2 is not YAML"),
+        ("a: [1\n", r"c\.yaml, line 2: correct this file; it is not YAML"),
         ("- a\n- b\n", "must hold settings"),
         ("!!python/object/apply:os.system ['true']\n", "is not YAML"),
         ("1: 2\n", "must hold settings"),
@@ -117,7 +117,7 @@ def test_bad_files(tmp_path: Path, text: str, message: str) -> None:
 
 
 def test_a_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"none.yaml: no such file"):
+    with pytest.raises(InputError, match=r"none.yaml: check the path; there is no such file"):
         read_yaml(tmp_path / "none.yaml")
 
 

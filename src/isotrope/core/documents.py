@@ -7,7 +7,7 @@ to many values raise an :class:`InputError` that names the file. No content is e
 import json
 import stat
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,7 +37,7 @@ def check_file(path: Path, within: Path | None = None) -> None:
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, ValueError) as error:  # the latter: a NUL in the name
-        raise InputError(f"{place(path)}: no such file; check the path") from error
+        raise InputError(f"{place(path)}: check the path; there is no such file") from error
     except OSError as error:
         why = error.strerror
         raise InputError(f"{place(path)}: check the path; it cannot be read ({why})") from error
@@ -90,6 +90,8 @@ def open_arrays(path: Path) -> "Iterator[NpzFile]":
 
 
 class _Decoder(json.JSONDecoder):
+    """A decoder that raises a ValueError for a value that is nested too deeply."""
+
     def raw_decode(self, s: str, idx: int = 0) -> tuple[object, int]:
         """Return a value and where it ends; a flat value is not searched."""
         try:
@@ -98,11 +100,17 @@ class _Decoder(json.JSONDecoder):
             raise ValueError("it is nested too deeply") from None
         level = [value] if s.count("[") + s.count("{") > _DEEPEST else []
         for _ in range(_DEEPEST):
-            items = [item for item in level if isinstance(item, (list, dict))]
-            level = [each for i in items for each in (i.values() if isinstance(i, dict) else i)]
+            level = [item for container in level for item in _items(container)]
         if any(isinstance(item, (list, dict)) for item in level):
             raise ValueError("it is nested too deeply")
         return value, end
+
+
+def _items(value: object) -> Iterable[object]:
+    """Return the values in a list or a dict; other values hold none."""
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 parse_json = _Decoder().decode
@@ -116,7 +124,9 @@ def read_json(path: Path | str) -> Any:  # noqa: ANN401 - any JSON
     try:
         return parse_json(text)
     except ValueError as error:
-        raise InputError(f"{place(path)} is not valid JSON ({error}); restore it") from error
+        raise InputError(
+            f"{place(path)}: restore this file; it is not valid JSON ({error})"
+        ) from error
 
 
 def read_yaml(path: Path | str) -> dict[str, Any]:
@@ -131,37 +141,50 @@ def parse_yaml(text: str, path: Path) -> dict[str, Any]:
     loader = None
     try:
         loader = yaml.SafeLoader(text)
-        node = loader.get_single_node()
-        _check_nodes(node)
-        values = loader.construct_document(node) if node is not None else None
+        root = loader.get_single_node()
+        values = None
+        if root is not None:
+            _check_nodes(root)
+            values = loader.construct_document(root)
     except RecursionError:
         raise InputError(
             f"{place(path)}: write `key: value` on each line; this file is nested too deeply"
         ) from None
     # the safe loader passes on the errors of int(), float() and datetime for impossible values
     except (yaml.YAMLError, ValueError, TypeError, AttributeError, OverflowError) as error:
-        line = getattr(getattr(error, "problem_mark", None), "line", None)
-        where = f"{place(path)}:{line + 1}" if line is not None else place(path)
+        mark = getattr(error, "problem_mark", None)
+        where = place(path, None if mark is None else mark.line + 1)
         why = " ".join(str(getattr(error, "problem", None) or error).split())
-        raise InputError(f"{where} is not YAML ({why[:200]}); correct it") from error
+        raise InputError(f"{where}: correct this file; it is not YAML ({why[:200]})") from error
     finally:
         if loader is not None:
             loader.dispose()
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
-        raise InputError(f"{place(path)} must hold settings; write `key: value` on each line")
+        raise InputError(
+            f"{place(path)}: write `key: value` on each line; this file must hold settings"
+        )
     return values
 
 
-def _check_nodes(root: "yaml.Node | None") -> None:
+def _check_nodes(root: "yaml.Node") -> None:
     """Refuse repeated keys, and aliases that expand to many values or contain themselves."""
-    left, count = [root] if root is not None else [], 0
-    while left:
-        values = left.pop().value
-        pairs = [part for part in values if isinstance(part, tuple)] if values else []
-        keys = [key.value for key, _ in pairs if isinstance(key.value, str)]
-        if len(set(keys)) < len(keys):
-            raise ValueError(f"{brief(Counter(keys).most_common(1)[0][0])} is given twice")
-        left += [part for pair in pairs for part in pair]
-        left += [] if pairs or isinstance(values, str) else values
-        if (count := count + 1) + len(left) > _MOST_VALUES:
+    import yaml
+
+    waiting, count = [root], 0
+    while waiting:
+        node = waiting.pop()
+        count += 1
+        if isinstance(node, yaml.MappingNode):
+            _check_keys(node)
+            waiting += [part for pair in node.value for part in pair]
+        elif isinstance(node, yaml.SequenceNode):
+            waiting += node.value
+        if count + len(waiting) > _MOST_VALUES:
             raise ValueError(f"it holds more than {_MOST_VALUES:,} values")
+
+
+def _check_keys(mapping: "yaml.MappingNode") -> None:
+    """Refuse a key that is given twice; ``yaml`` would silently take the last value."""
+    keys = [key.value for key, _ in mapping.value if isinstance(key.value, str)]
+    if len(set(keys)) < len(keys):
+        raise ValueError(f"{brief(Counter(keys).most_common(1)[0][0])} is given twice")

@@ -100,7 +100,7 @@ def test_without_labels_nothing_is_held_out(tmp_path: Path) -> None:
 
 
 def test_paths_that_hold_nothing(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="nothing: no such file"):
+    with pytest.raises(InputError, match="nothing: check the path; there is no such file"):
         load_images(tmp_path / "nothing")
     with pytest.raises(
         InputError, match=r"give a folder of pictures, .* not a file with the ending '\.png'"

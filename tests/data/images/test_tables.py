@@ -213,7 +213,7 @@ def test_cells_name_only_pictures_in_the_folder(tmp_path: Path) -> None:
 def test_damaged(tmp_path: Path) -> None:
     (tmp_path / "state.json").write_text('{"_data_files": []}')
     (tmp_path / "dataset_info.json").write_text("{")
-    with pytest.raises(InputError, match=r"dataset_info\.json is not valid JSON"):
+    with pytest.raises(InputError, match=r"dataset_info\.json: restore this file; .*JSON"):
         load_images(tmp_path)
     (tmp_path / "dataset_info.json").unlink()
     (tmp_path / "train.parquet").write_bytes(b"words")
