@@ -3,10 +3,11 @@
 import inspect
 import textwrap
 from pathlib import Path
+from typing import NamedTuple
 
 from isotrope.cli.command import Command, plugin
 from isotrope.core.settings import Settings, Used, setting
-from isotrope.core.table import table
+from isotrope.core.table import definition_list, table
 
 EPILOG = """\
 examples:
@@ -25,6 +26,16 @@ positive)). The columns of --components:
 A component is written as its name and its values, such as margin:0.3:dot. Values at the end may be
 left out: margin:0.3.
 """
+
+_WIDTH = 100  # characters of a line
+
+_GROUPS = {
+    "1 to 0": "An anchor learns less as its positive comes closer (the usual choice is infonce)",
+    "1 or 0": "An anchor stops learning when it reaches a margin",
+    "1": "No anchor ever stops learning",
+    "-": "Losses of training methods; their gradients have no dissipation, weight and ratio",
+}
+"""Titles of the groups in the list of objectives, by dissipation as in the table of components."""
 
 
 class ObjectivesSettings(Settings):
@@ -49,46 +60,67 @@ def objectives(settings: ObjectivesSettings) -> int:
     return _components() if settings.components else _list()
 
 
-_WIDTH = 100
-
-_BY_DISSIPATION = {
-    "1 to 0": "An anchor learns less as its positive comes closer (the usual choice is infonce)",
-    "1 or 0": "An anchor stops learning when it reaches a margin",
-    "1": "No anchor ever stops learning",
-    "-": "Losses of training methods; their gradients have no dissipation, weight and ratio",
-}
-"""Titles of the groups of objectives."""
-
-
 def _list() -> int:
     from isotrope.paradigm import registry
-    from isotrope.paradigm.portrait import rows
 
-    seen = rows(registry.names())
-    for kind, words in _BY_DISSIPATION.items():
-        names_of_kind = [name for name in registry.names() if seen[name][0] == kind]
-        docs = [inspect.getdoc(registry.find(name)) or "" for name in names_of_kind]
-        firsts = [" ".join(doc.split("\n\n")[0].split()) for doc in docs]
-        lines = [*zip(names_of_kind, firsts, strict=True)]
-        print(f"{words}:\n")
-        # without the heading of the table; the indent takes two characters
-        shown = table([" ", " "], lines, width=_WIDTH - 2).splitlines()[2:]
-        print("\n".join(f"  {line}" for line in shown) + "\n")
+    summaries = _summaries()
+    indent = "  "
+    for group, title in _GROUPS.items():
+        sentences = {}
+        for name in (name for name, of in summaries.items() if of["dissipation"] == group):
+            paragraph = (inspect.getdoc(registry.find(name)) or "").partition("\n\n")[0]
+            sentences[name] = " ".join(paragraph.split())
+        lines = textwrap.indent(definition_list(sentences, _WIDTH - len(indent)), indent)
+        print(f"{title}:\n\n{lines}\n")
     print("`isotrope objectives NAME` shows one: formula, gradient, settings, presets, source.")
     print("\nComponents; they replace those of any objective, or form a new one (paradigm):\n")
-    for flag, values, meaning in _parts():
-        print(f"  {flag}{values and f'  ({values})'}")
-        print(textwrap.fill(meaning, _WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6))
+    for part in _parts():
+        print(f"  {part.flag}{part.settings and f'  ({part.settings})'}")
+        margin = indent * 3
+        print(textwrap.fill(part.meaning, _WIDTH, initial_indent=margin, subsequent_indent=margin))
     return 0
 
 
 def _components() -> int:
-    from isotrope.paradigm import registry
-    from isotrope.paradigm.portrait import rows
-
-    header = ["objective", "dissipation", "weight", "ratio"]
-    print(table(header, [[name, *cells[:3]] for name, cells in rows(registry.names()).items()]))
+    rows = [[name, *summary.values()] for name, summary in _summaries().items()]
+    print(table(["objective", "dissipation", "weight", "ratio"], rows))
     return 0
+
+
+def _summaries() -> dict[str, dict[str, str]]:
+    """Return dissipation, weight and ratio of each objective in a few words."""
+    from isotrope.paradigm import registry
+    from isotrope.paradigm.portrait import summary
+
+    return {name: summary(registry.find(name)()) for name in registry.names()}
+
+
+class _Part(NamedTuple):
+    """A dissipation, weight or ratio, or a form of the gradient, that flags can choose."""
+
+    flag: str
+    settings: str
+    meaning: str
+
+
+def _parts() -> list[_Part]:
+    from isotrope.core.hyper import hypers
+    from isotrope.paradigm.parts import Dissipation, Ratio, Weight
+    from isotrope.paradigm.portrait import shown
+    from isotrope.paradigm.registry import FORMS
+
+    parts = []
+    for kind in (Dissipation, Weight, Ratio):
+        for name, cls in sorted(kind.by_name.items()):
+            fields = hypers(cls)
+            values = "".join(f":{shown(getattr(cls, field))}" for field in fields)
+            flag = f"--objective.{kind.__name__.lower()} {name}{values}"
+            meaning = (inspect.getdoc(cls) or "").splitlines()[0]
+            parts.append(_Part(flag, ":".join(fields), meaning))
+    for name, hyper in FORMS.items():
+        choices = "|".join(str(c).lower() for c in hyper.choices) or "NAME"
+        parts.append(_Part(f"--objective.{name} {choices}", "", hyper.help))
+    return parts
 
 
 def _card(name: str) -> int:
@@ -99,50 +131,24 @@ def _card(name: str) -> int:
     cls = registry.find(name)
     print(f"{cls.name} ({cls.__name__})\n\n{inspect.getdoc(cls)}\n")
     print(f"{cls.paper.title}\n{cls.paper.reference}; {cls.paper.equation}\n")
-    seen = summary(cls())
-    print("components: " + ", ".join(f"{part} {what}" for part, what in seen.items()) + "\n")
+    components = [f"{component} {words}" for component, words in summary(cls()).items()]
+    print(f"components: {', '.join(components)}\n")
     settings = [
         [f"--objective.{field}", hyper.symbol, shown(getattr(cls, field)), hyper.bounds, hyper.help]
         for field, hyper in hypers(cls).items()
     ]
     if settings:
         print(table(["flag", "symbol", "default", "allowed", "meaning"], settings))
-    if cls.presets:
-        presets = [
-            [
-                f"--objective.preset {preset}",
-                ", ".join(f"{field} {shown(value)}" for field, value in tuned.values.items()),
-                f"{tuned.learning_rate:g}",
-                str(tuned.batch_size),
-                tuned.source,
-            ]
-            for preset, tuned in cls.presets.items()
-        ]
+    presets = []
+    for preset, tuned in cls.presets.items():
+        values = ", ".join(f"{field} {shown(value)}" for field, value in tuned.values.items())
+        tuned_at = [f"{tuned.learning_rate:g}", str(tuned.batch_size), tuned.source]
+        presets.append([f"--objective.preset {preset}", values, *tuned_at])
+    if presets:
         print("\n" + table(["preset", "values", "learning rate", "batch size", "source"], presets))
         print("\nA preset sets only its values. They were tuned at the learning rate and the batch")
         print("size in the table: set --learning-rate and --batch-size to the numbers of the row.")
     return 0
-
-
-def _parts() -> list[list[str]]:
-    """Return the flag, the settings and the meaning of each dissipation, weight and ratio."""
-    from isotrope.core.hyper import hypers
-    from isotrope.paradigm.parts import Dissipation, Ratio, Weight
-    from isotrope.paradigm.portrait import shown
-    from isotrope.paradigm.registry import FORMS
-
-    rows = []
-    for kind in (Dissipation, Weight, Ratio):
-        for name, cls in sorted(kind.by_name.items()):
-            fields = hypers(cls)
-            value = "".join(f":{shown(getattr(cls, field))}" for field in fields)
-            meaning = (inspect.getdoc(cls) or "").splitlines()[0]
-            flag = f"--objective.{kind.__name__.lower()} {name}{value}"
-            rows.append([flag, ":".join(fields), meaning])
-    for name, hyper in FORMS.items():
-        choices = "|".join(str(c).lower() for c in hyper.choices) or "NAME"
-        rows.append([f"--objective.{name} {choices}", "", hyper.help])
-    return rows
 
 
 run = Command(

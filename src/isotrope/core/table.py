@@ -1,7 +1,8 @@
-"""Formats tables for a terminal."""
+"""Formats tables and lists of definitions for a terminal."""
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import NamedTuple
 
 from isotrope.core.legible import legible
@@ -21,8 +22,10 @@ class TitledTable(NamedTuple):
     def __str__(self) -> str:
         shown = [[_cell(value) for value in row] for row in self.rows]
         head = "\n".join(filter(None, (self.title, self.note)))
+        if not shown:
+            return head
         apart = "\n\n" if self.note else "\n"
-        return f"{head}{apart}{table(self.columns, shown)}" if shown else head
+        return f"{head}{apart}{table(self.columns, shown)}"
 
 
 def _cell(value: str | float | None) -> str:
@@ -31,40 +34,34 @@ def _cell(value: str | float | None) -> str:
     return f"{value:.3f}" if isinstance(value, float) else f"{value}"
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, width: int | None = None) -> str:
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a table as text; columns of numbers are aligned right, columns of words left.
 
     Args:
         header: The names of the columns; a name may have several lines.
         rows: Rows with one text for each column.
-        width: Characters in a line; the last column is wrapped to fit. With None, it is not.
     """
     rows = [[legible(cell) for cell in row] for row in rows]
-    if width is not None:
-        before = sum(
-            max(len(row[i]) for row in [header, *rows]) + 2 for i in range(len(header) - 1)
-        )
-        rows = [line for row in rows for line in _broken(row, max(20, width - before))]
-    headings = [heading.split("\n") for heading in header]
-    lines = max(map(len, headings))
-    top = [[heading[i] if i < len(heading) else "" for heading in headings] for i in range(lines)]
-    cells = [*top, *(list(row) for row in rows)]
+    top = list(zip_longest(*(name.split("\n") for name in header), fillvalue=""))
+    widths = [max(map(len, column)) for column in zip(*top, *rows, strict=True)]
     numeric = [all(row[i][:1] in "+-<0123456789" for row in rows) for i in range(len(header))]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
+    numeric[0] = False  # the first column names the rows
 
     def line(row: Sequence[str]) -> str:
-        first, *rest = (
-            cell.ljust(width) if i == 0 or not numeric[i] else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        cells = (
+            cell.rjust(width) if is_numeric else cell.ljust(width)
+            for cell, width, is_numeric in zip(row, widths, numeric, strict=True)
         )
-        return "  ".join([first, *rest]).rstrip()
+        return "  ".join(cells).rstrip()
 
-    rule = "  ".join("-" * w for w in widths)
-    return "\n".join([*map(line, top), rule, *map(line, cells[lines:])])
+    rule = "  ".join("-" * width for width in widths)
+    return "\n".join([*map(line, top), rule, *map(line, rows)])
 
 
-def _broken(row: Sequence[str], width: int) -> list[Sequence[str]]:
-    """Wrap the last cell of a row; the other cells stay on the first line."""
-    *others, last = row
-    first, *more = textwrap.wrap(last, width) or [""]
-    return [[*others, first], *([*("" for _ in others), line] for line in more)]
+def definition_list(definitions: Mapping[str, str], width: int) -> str:
+    """Return lines of at most ``width`` characters: each name, and beside it the wrapped text."""
+    widest = max(map(len, definitions), default=0)
+    return "\n".join(
+        textwrap.fill(f"{name:{widest}}  {text}", width, subsequent_indent=" " * (widest + 2))
+        for name, text in definitions.items()
+    )
