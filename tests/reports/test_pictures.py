@@ -52,9 +52,12 @@ def test_old_runs_and_the_same_bytes(tmp_path: Path) -> None:
 
 def test_names_without_glyphs(tmp_path: Path) -> None:
     run = read_run(write_run(tmp_path / "\u4e2d\u6587 and a name that is longer than the legend"))
+    figure = pictures.Drawing()
+    figure.suptitle("\u4e2d\u6587")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert picture(QUANTITIES[0], [run])
+        assert figure._repr_png_()
 
 
 def test_a_file_in_the_place_of_the_folder(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 import io
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import matplotlib as mpl
@@ -57,9 +58,16 @@ def picture(quantity: Quantity, runs: Sequence[Run]) -> Picture | None:
             axes.set_ylabel(quantity.lines[0].column)
         handles = _legend(quantity, drawn, runs)
         figure.legend(handles=handles, loc="outside right upper", frameon=False)
-        with warnings.catch_warnings():  # letters without a font are drawn as boxes
-            warnings.filterwarnings("ignore", "Glyph", UserWarning)
+        with _boxes_for_missing_letters():
             return written(figure)
+
+
+@contextmanager
+def _boxes_for_missing_letters() -> Iterator[None]:
+    """Draw letters that the font lacks as boxes, without a warning for each."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph", UserWarning)
+        yield
 
 
 def _legend(quantity: Quantity, drawn: Sequence[Curve], runs: Sequence[Run]) -> list[Line2D]:
@@ -83,7 +91,8 @@ class Drawing(Figure):
 
     def _repr_png_(self) -> bytes:
         buffer = io.BytesIO()
-        self.savefig(buffer, format="png", dpi=110)
+        with _boxes_for_missing_letters():
+            self.savefig(buffer, format="png", dpi=110)
         return buffer.getvalue()
 
 
