@@ -1,6 +1,7 @@
 """Draws a report's pictures as SVG and PNG files, or as one matplotlib figure for a notebook."""
 
 import io
+import math
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -48,15 +49,15 @@ def picture(quantity: Quantity, runs: Sequence[Run]) -> Picture | None:
     with mpl.rc_context(rc_settings):
         figure = Figure(figsize=(5.6, 3.0), layout="constrained")
         axes = figure.add_subplot()
-        drawn = draw(axes, quantity, runs)
-        if not drawn:
+        curves = draw(axes, quantity, runs)
+        if not curves:
             return None
         title, _ = heading(quantity, runs)
         axes.set_title(title, loc="left")
         axes.set_xlabel(quantity.across)
         if quantity.across != "step":
             axes.set_ylabel(quantity.lines[0].column)
-        handles = _legend(quantity, drawn, runs)
+        handles = _legend(quantity, curves, runs)
         figure.legend(handles=handles, loc="outside right upper", frameon=False)
         with _boxes_for_missing_letters():
             return written(figure)
@@ -70,15 +71,15 @@ def _boxes_for_missing_letters() -> Iterator[None]:
         yield
 
 
-def _legend(quantity: Quantity, drawn: Sequence[Curve], runs: Sequence[Run]) -> list[Line2D]:
+def _legend(quantity: Quantity, curves: Sequence[Curve], runs: Sequence[Run]) -> list[Line2D]:
     """Return the legend: an entry for each run, and for each line if there are several."""
     handles = []
-    for index in sorted({curve.run for curve in drawn}):
+    for index in sorted({curve.run for curve in curves}):
         name, style = runs[index].name, styles(len(runs))[index]
         short = shortened(name, _LONGEST)
         handles.append(Line2D([], [], color=style.colour, lw=1.8, label=short, dashes=style.dash))
-    kinds = {curve.line.column for curve in drawn}
-    lines = [line for line in quantity.lines if line.column in kinds]
+    columns = {curve.line.column for curve in curves}
+    lines = [line for line in quantity.lines if line.column in columns]
     if len(lines) > 1:
         for line in lines:
             dashes = () if line is quantity.lines[0] else SECOND
@@ -87,7 +88,7 @@ def _legend(quantity: Quantity, drawn: Sequence[Curve], runs: Sequence[Run]) -> 
 
 
 class Drawing(Figure):
-    """A matplotlib figure that a notebook shows, whether or not pyplot is imported."""
+    """A matplotlib figure that a notebook shows, even if pyplot is not imported."""
 
     def _repr_png_(self) -> bytes:
         buffer = io.BytesIO()
@@ -105,6 +106,7 @@ def figure_of(folder: Path, quantities: Sequence[str] = ()) -> Drawing:
             dissipation and the share of the hardest negative, if they were measured.
     """
     run = read_run(Path(folder))
+    # reversed, so that of several quantities with one column the first in the report is drawn
     known = {
         line.column: quantity
         for quantity in reversed(expanded(QUANTITIES, [run]))
@@ -114,16 +116,16 @@ def figure_of(folder: Path, quantities: Sequence[str] = ()) -> Drawing:
     for name in quantities:
         if name not in known:
             raise InputError(unknown("nothing was measured under the name", name, known))
-    chosen = list(
-        {known[name].key: known[name] for name in quantities or _USUAL if name in known}.values()
-    )
+    # by key, because several columns may be lines of one picture
+    chosen = {known[name].key: known[name] for name in quantities or _USUAL if name in known}
     if not chosen:
         raise InputError(f"wait for the first logged step: {folder} has no values to plot yet")
-    rows = -(-len(chosen) // _WIDE)
-    figure = Drawing(figsize=(4.6 * min(len(chosen), _WIDE), 2.8 * rows), layout="constrained")
+    across = min(len(chosen), _WIDE)
+    down = math.ceil(len(chosen) / across)
+    figure = Drawing(figsize=(4.6 * across, 2.8 * down), layout="constrained")
     with mpl.rc_context({"text.parse_math": False}):  # names of files may have dollars
-        for place, quantity in enumerate(chosen, start=1):
-            axes = figure.add_subplot(rows, min(len(chosen), _WIDE), place)
+        for place, quantity in enumerate(chosen.values(), start=1):
+            axes = figure.add_subplot(down, across, place)
             draw(axes, quantity, [run])
             axes.set_title(heading(quantity, [run])[0], loc="left")
             axes.set_xlabel(quantity.across)
