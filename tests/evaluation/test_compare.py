@@ -57,7 +57,7 @@ def test_values_are_sorted_once_for_all_blocks(monkeypatch: pytest.MonkeyPatch) 
         sizes.append(len(values))
         return unique(values, **options)
 
-    monkeypatch.setattr("isotrope.measures.bootstrap._HELD", 800)  # blocks of two resamples
+    monkeypatch.setattr("isotrope.measures.bootstrap._BLOCK", 800)  # blocks of two resamples
     monkeypatch.setattr(np, "unique", counted)
     compare_results(results, resamples=20)
     assert sizes.count(400) == len(NAMES) * (1 + len(results))

@@ -5,23 +5,32 @@ models are scored on the same resamples. Spearman's correlation uses the ranks i
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 RESAMPLES = 5_000
 LEVEL = 0.95
 
-_HELD = 100_000  # counts in memory at a time; a few such arrays fit into the cache of a core
+_BLOCK = 100_000  # counts in one array; a few such arrays fit into the cache of a core
 
 
 def resampled(rng: np.random.Generator, size: int, resamples: int) -> Iterator[np.ndarray]:
-    """Yield arrays (size x b): how often each of ``size`` examples is in each of b resamples."""
-    most = max(1, _HELD // size)
+    """Yield blocks of resamples: how often each example is in each of b resamples, size x b.
+
+    Args:
+        rng: Generator that draws the examples.
+        size: Number of scored examples.
+        resamples: Number of resamples in all blocks together.
+    """
+    most = max(1, _BLOCK // size)
     for start in range(0, resamples, most):
-        rows = min(most, resamples - start)
-        places = rng.integers(size, size=(rows, size)) + size * np.arange(rows)[:, None]
-        held = np.bincount(places.ravel(), minlength=rows * size).reshape(rows, size)
-        yield np.ascontiguousarray(held.T, dtype=np.float64)
+        b = min(most, resamples - start)
+        examples = rng.integers(size, size=(b, size))
+        # one count for all resamples: the numbers of resample k begin at k * size
+        places = examples + size * np.arange(b)[:, None]
+        counts = np.bincount(places.ravel(), minlength=b * size).reshape(b, size)
+        yield np.ascontiguousarray(counts.T, dtype=np.float64)
 
 
 def bootstrap_spearman(
@@ -40,13 +49,15 @@ def bootstrap_spearman(
     Returns:
         Correlation of each model in each of b resamples, m x b; 0 where all scores are equal.
     """
-    places, draws = [_places(values) for values in (gold, *predicted)], []
+    of_gold, of_models = _sort(gold), [_sort(scores) for scores in predicted]
+    draws = []
     for counts in blocks:
-        ranks = (_centred_ranks(*each, counts) for each in places)
-        weighted = counts * (y := next(ranks))
+        y = _centred_ranks(of_gold, counts)
+        weighted = counts * y
         length = np.einsum("nb,nb->b", weighted, y)
         rows = []
-        for x in ranks:
+        for of_model in of_models:
+            x = _centred_ranks(of_model, counts)
             product = np.einsum("nb,nb->b", weighted, x)
             norm = np.sqrt(np.einsum("nb,nb->b", counts, x * x) * length)
             rows.append(np.divide(product, norm, out=np.zeros_like(product), where=norm > 0))
@@ -59,20 +70,25 @@ def bootstrap_mean(rows: np.ndarray, blocks: Iterable[np.ndarray]) -> np.ndarray
     return np.concatenate([rows @ counts / rows.shape[1] for counts in blocks], axis=1)
 
 
-def _places(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return each value's place among the different values, the order, and where runs begin."""
-    _, where = np.unique(values, return_inverse=True)
-    order = np.argsort(where, kind="stable")
-    return where, order, np.flatnonzero(np.diff(where[order], prepend=-1))
+class _Sorted(NamedTuple):
+    """The order of n values, some of which may be equal."""
+
+    place: np.ndarray  # of each value among the different values
+    order: np.ndarray  # indices that sort the values
+    starts: np.ndarray  # where each different value begins in this order
 
 
-def _centred_ranks(
-    where: np.ndarray, order: np.ndarray, starts: np.ndarray, counts: np.ndarray
-) -> np.ndarray:
+def _sort(values: np.ndarray) -> _Sorted:
+    _, place = np.unique(values, return_inverse=True)
+    order = np.argsort(place, kind="stable")
+    return _Sorted(place, order, np.flatnonzero(np.diff(place[order], prepend=-1)))
+
+
+def _centred_ranks(values: _Sorted, counts: np.ndarray) -> np.ndarray:
     """Return the rank of each value in each resample, minus the mean rank: n x b."""
-    equal = np.add.reduceat(counts[order], starts, axis=0)
-    rank = np.cumsum(equal, axis=0) - (equal + len(where)) / 2
-    return np.asarray(rank[where])
+    equal = np.add.reduceat(counts[values.order], values.starts, axis=0)
+    rank = np.cumsum(equal, axis=0) - (equal + len(values.place)) / 2
+    return np.asarray(rank[values.place])
 
 
 def holm(values: Sequence[float]) -> list[float]:
@@ -113,5 +129,5 @@ def p_value(differences: np.ndarray, changed: int) -> float:
 
 
 def shown_p(p: float) -> str:
-    """Return a p-value with three decimals, of which the limit 0.05 needs the third."""
+    """Return a p-value with three decimals; with two, 0.054 would look like the limit 0.05."""
     return "<0.001" if p < 0.001 else f"{p:.3f}"
