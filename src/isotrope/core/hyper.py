@@ -211,23 +211,20 @@ def bibtex(paper: Paper) -> str:
     }
     """
     titles, references = paper.title.split("; "), paper.reference.split("; ")
-    further = references[len(titles) :]
-    entries = [_entry(*entry) for entry in zip(titles, references, strict=False)]
-    entries[0] |= {"note": "; ".join(further)} if further else {}
-    return "\n\n".join(map(_written, entries))
+    note = "; ".join(references[len(titles) :])
+    entries = list[str]()
+    for title, reference in zip(titles, references, strict=False):
+        entries.append(_bibtex_entry(title, reference, note if not entries else ""))
+    return "\n\n".join(entries)
 
 
-def _entry(title: str, reference: str) -> dict[str, str]:
-    """Split ``Wang and Isola, 2020`` into fields; keep any other reference whole."""
+def _bibtex_entry(title: str, reference: str, note: str) -> str:
+    """Split ``Wang and Isola, 2020`` into author and year; keep any other reference as author."""
     match = re.fullmatch(r"(.+), (\d{4})(?: \(.+\))?", reference)
     authors, year = (match[1], match[2]) if match else (reference, "")
     first = re.split(r" et al\.| and ", authors)[0]
     key = re.sub(r"[^a-z]", "", first.lower()) + year
-    fields = {"title": title, "author": authors.replace("et al.", "and others"), "year": year}
-    return {"": key or "unknown"} | {name: text for name, text in fields.items() if text}
-
-
-def _written(entry: dict[str, str]) -> str:
-    key, *fields = entry.items()
-    lines = ",\n".join(f"    {name}={{{text}}}" for name, text in fields)
-    return f"@misc{{{key[1]},\n{lines}\n}}"
+    author = authors.replace("et al.", "and others")
+    fields = {"title": title, "author": author, "year": year, "note": note}
+    lines = ",\n".join(f"    {name}={{{text}}}" for name, text in fields.items() if text)
+    return f"@misc{{{key or 'unknown'},\n{lines}\n}}"
