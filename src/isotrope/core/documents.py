@@ -119,14 +119,12 @@ parse_json = _Decoder().decode
 
 def read_json(path: Path | str) -> Any:  # noqa: ANN401 - any JSON
     """Read a JSON file."""
-    path = Path(path)
     text = read_text(path)
     try:
         return parse_json(text)
     except ValueError as error:
-        raise InputError(
-            f"{place(path)}: restore this file; it is not valid JSON ({error})"
-        ) from error
+        problem = f"restore this file; it is not valid JSON ({error})"
+        raise InputError(f"{place(path)}: {problem}") from error
 
 
 def read_yaml(path: Path | str) -> dict[str, Any]:
@@ -138,18 +136,17 @@ def parse_yaml(text: str, path: Path) -> dict[str, Any]:
     """Return the settings in a YAML text as a dict; nothing in the text is executed."""
     import yaml
 
-    loader = None
+    loader, advice = None, "write `key: value` on each line; this file"
     try:
         loader = yaml.SafeLoader(text)
         root = loader.get_single_node()
-        values = None
-        if root is not None:
+        if root is None:
+            values = None
+        else:
             _check_nodes(root)
             values = loader.construct_document(root)
     except RecursionError:
-        raise InputError(
-            f"{place(path)}: write `key: value` on each line; this file is nested too deeply"
-        ) from None
+        raise InputError(f"{place(path)}: {advice} is nested too deeply") from None
     # the safe loader passes on the errors of int(), float() and datetime for impossible values
     except (yaml.YAMLError, ValueError, TypeError, AttributeError, OverflowError) as error:
         mark = getattr(error, "problem_mark", None)
@@ -160,9 +157,7 @@ def parse_yaml(text: str, path: Path) -> dict[str, Any]:
         if loader is not None:
             loader.dispose()
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
-        raise InputError(
-            f"{place(path)}: write `key: value` on each line; this file must hold settings"
-        )
+        raise InputError(f"{place(path)}: {advice} must hold settings")
     return values
 
 
