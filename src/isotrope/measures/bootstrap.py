@@ -16,12 +16,9 @@ _BLOCK = 100_000  # counts in one array; a few such arrays fit into the cache of
 
 
 def resampled(rng: np.random.Generator, size: int, resamples: int) -> Iterator[np.ndarray]:
-    """Yield blocks of resamples: how often each example is in each of b resamples, size x b.
+    """Yield arrays (size x b): how often each of ``size`` examples is in each of b resamples.
 
-    Args:
-        rng: Generator that draws the examples.
-        size: Number of scored examples.
-        resamples: Number of resamples in all blocks together.
+    All arrays together have ``resamples`` columns.
     """
     most = max(1, _BLOCK // size)
     for start in range(0, resamples, most):
