@@ -54,12 +54,7 @@ class ByRecipe:
         return f"<recipe; papers: {self.papers!r}>"
 
 
-def setting(
-    default: object,
-    description: str,
-    metavar: str = "",
-    **more: Any,
-) -> Any:  # noqa: ANN401 - a default of any field
+def setting(default: object, description: str, metavar: str = "", **more: Any) -> Any:  # noqa: ANN401
     """Return one field of a class of settings, with what the command line needs.
 
     Args:

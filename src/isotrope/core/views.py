@@ -54,9 +54,7 @@ class _Unit(torch.autograd.Function):
 
     @staticmethod
     def backward(
-        ctx: Context,
-        by_unit: Tensor | None,
-        by_norm: Tensor | None,
+        ctx: Context, by_unit: Tensor | None, by_norm: Tensor | None
     ) -> tuple[Tensor | None, None]:
         unit, norm = ctx.saved_tensors
         # only second derivatives use the norms
