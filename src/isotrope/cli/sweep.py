@@ -17,7 +17,7 @@ from isotrope.sweeps.spec import RUNS, SweepSettings
 
 if TYPE_CHECKING:
     from isotrope.sweeps.spec import Sweep
-    from isotrope.sweeps.sweep import Trial
+    from isotrope.sweeps.trials import Trial
     from isotrope.training.settings import RunSettings
 
 EPILOG = """\

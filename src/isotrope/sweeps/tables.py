@@ -12,7 +12,7 @@ from isotrope.core.run_folder import RunFolder
 from isotrope.reports.surfaces import slices
 from isotrope.sweeps.spec import RUNS, TABLES, Sweep
 from isotrope.sweeps.study import SweepStudy
-from isotrope.sweeps.sweep import Trial, best_of, equals_of_best, ranked
+from isotrope.sweeps.trials import Trial, best_of, equals_of_best, ranked
 
 
 def table(spec: Sweep, trials: Sequence[Trial]) -> tuple[list[str], list[list[str]]]:
