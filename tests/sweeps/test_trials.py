@@ -5,7 +5,7 @@ import math
 import pytest
 
 from isotrope.core.result import Result
-from isotrope.sweeps.trials import Trial, best_of, equals_of_best, ranked
+from isotrope.sweeps.trials import Trial, best_of, compare, ranked
 
 
 def test_a_trial_without_numbers_has_no_score() -> None:
@@ -26,10 +26,10 @@ def test_only_scores_are_compared_with_the_score_before_training(metric: str) ->
     trials = [Trial({"cut": str(cut)}, metric) for cut in (1, 3)]
     for trial in trials:
         trial.take(0, Result("train", "x", {"dev_start": 50.0, metric: 40.0}))
-    alike, _, start = equals_of_best(trials, highest=True)
-    compared = metric in ("dev_best", "dev_final")
-    assert (start is not None) == compared
-    assert (alike == []) == compared
+    compared = compare(trials, highest=True)
+    is_score = metric in ("dev_best", "dev_final")
+    assert (compared.start is not None) == is_score
+    assert (compared.equals == []) == is_score
 
 
 def test_a_trial_with_fewer_seeds_is_not_the_best_by_luck() -> None:

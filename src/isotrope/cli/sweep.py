@@ -64,6 +64,8 @@ default of N is the number of GPUs. exit codes: 0 done; 2 bad input; 75 or 130 s
 130, the same command continues the sweep.
 """
 
+_MOST = 20  # trials in the printed table
+
 
 class _SweepFlags(SweepSettings):
     """Settings of ``isotrope sweep`` in addition to the settings of every run."""
@@ -167,13 +169,11 @@ def _text(spec: "Sweep", trials: "Sequence[Trial]", files: Sequence[Path]) -> st
     header, rows = rows_of(spec, trials)
     where = f"in {files[1]}" if files else "with --json"
     more = f"\n({len(rows) - _MOST} more {where})" if len(rows) > _MOST else ""
-    best, noise = best_command(spec, trials), verdict(spec, trials)[1]
-    named = [noise] if best is None else [f"the best:\n{best}", noise]
-    blocks = [table(header, rows[:_MOST]) + more, *named, "\n".join(map(str, files))]
+    command = best_command(spec, trials)
+    best = "" if command is None else f"the best:\n{command}"
+    noise = verdict(spec, trials).noise
+    blocks = [table(header, rows[:_MOST]) + more, best, noise, "\n".join(map(str, files))]
     return "\n\n".join(filter(None, blocks))
-
-
-_MOST = 20  # trials in the printed table
 
 
 run = _SweepCommand(

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import NamedTuple
 
 from isotrope.core.errors import Diverged, InputError, first_line, memory_is_full
 from isotrope.core.files import write_text
@@ -29,10 +30,15 @@ from isotrope.training.launch import each
 from isotrope.training.run import awaits_second, trained
 from isotrope.training.settings import RunSettings, TrainSettings
 
-Run = tuple[int, int, RunSettings]
-"""One run: the index of its trial, its seed and its settings."""
-
 Report = Callable[[str], None]
+
+
+class PlannedRun(NamedTuple):
+    """One run of a sweep, as it is passed to the process that trains it."""
+
+    trial: int  # index among the trials
+    seed: int
+    settings: RunSettings
 
 
 def sweep(spec: Sweep, report: Report = lambda line: None) -> list[Trial]:
@@ -42,7 +48,7 @@ def sweep(spec: Sweep, report: Report = lambda line: None) -> list[Trial]:
     with exclusive_lock(output, f"measuring into {output}", " (`--show` prints the finished runs)"):
         mend(output / JOURNAL)
         existing(spec)  # before any training: refuses runs with other settings or other data
-        return _Runs(spec, report).run()
+        return _Trainings(spec, report).run()
 
 
 def existing(spec: Sweep) -> list[Trial]:
@@ -64,8 +70,8 @@ def existing(spec: Sweep) -> list[Trial]:
     return trials
 
 
-class _Runs:
-    """The runs of a sweep."""
+class _Trainings:
+    """Trains the missing runs of a sweep, and stores the results of all in its trials."""
 
     def __init__(self, spec: Sweep, report: Report) -> None:
         self.spec, self.report = spec, report
@@ -79,31 +85,31 @@ class _Runs:
 
     def run(self) -> list[Trial]:
         with closing(each(_train, self._runs(), self.spec.jobs)) as finished:
-            for (place, seed, _), result in finished:
-                self._ended(place, seed, result)
+            for run, result in finished:
+                self._store(self.trials[run.trial], run.seed, result)
         return self.trials
 
-    def _runs(self) -> Iterator[Run]:
+    def _runs(self) -> Iterator[PlannedRun]:
         """Yield the runs to train; store the results of finished runs."""
         for number, values in self.study.settings():
-            trial = next((trial for trial in self.trials if trial.values == values), None)
-            if trial is not None:
-                trial.numbers.append(number)
-                self._tell_optuna(trial)
+            known = next((trial for trial in self.trials if trial.values == values), None)
+            if known is not None:
+                known.numbers.append(number)
+                self._tell_optuna(known)
                 continue
-            place = len(self.trials)
-            self.trials.append(Trial(values, self.spec.metric, [number]))
+            trial = Trial(values, self.spec.metric, [number])
+            self.trials.append(trial)
+            index = len(self.trials) - 1
             for seed in self.spec.chosen.seeds:
                 settings = self.spec.run(values, seed)
                 result = _finished(settings)
                 if result is None:
-                    yield place, seed, settings
+                    yield PlannedRun(index, seed, settings)
                 else:
-                    self._ended(place, seed, result)
+                    self._store(trial, seed, result)
 
-    def _ended(self, place: int, seed: int, result: Result | str | InputError) -> None:
+    def _store(self, trial: Trial, seed: int, result: Result | str | InputError) -> None:
         """Store the outcome of a run, and report it."""
-        trial = self.trials[place]
         self.data.check(trial.values, seed, result)
         trial.take(seed, result)
         score = trial.scores.get(seed)
@@ -114,7 +120,7 @@ class _Runs:
         done = sum(entry.runs for entry in self.trials)
         setting = " ".join(f"{name}={value}" for name, value in trial.values.items())
         progress = f"[{done}/{max(done, self.total)}]"
-        self.report(f"{progress} {setting} seed={seed}: {outcome} ({self._passed(done)})")
+        self.report(f"{progress} {setting} seed={seed}: {outcome} ({self._time(done)})")
         self._tell_optuna(trial)
 
     def _tell_optuna(self, trial: Trial) -> None:
@@ -130,7 +136,8 @@ class _Runs:
         """Return whether all runs ended; the same command trains a failed run again."""
         return trial.runs == len(self.spec.chosen.seeds) and not trial.failures
 
-    def _passed(self, done: int) -> str:
+    def _time(self, done: int) -> str:
+        """Return the time so far and, if a run has shown how long runs take, the time to go."""
         passed = format_duration(time.monotonic() - self.start)
         if not self.seconds or done >= self.total:
             return f"{passed} so far"
@@ -200,13 +207,12 @@ def _finished(settings: RunSettings) -> Result | str | None:
     return note.read_text(encoding="utf-8") if note.is_file() else None
 
 
-def _train(run: Run) -> Result | str | InputError:
+def _train(run: PlannedRun) -> Result | str | InputError:
     """Train one run, from its last checkpoint if possible, or return why it has no result."""
-    settings = run[2]
     try:
-        return trained(settings).result
+        return trained(run.settings).result
     except Diverged as error:
-        write_text(RunFolder(settings.output).diverged, str(error))
+        write_text(RunFolder(run.settings.output).diverged, str(error))
         return str(error)
     except Exception as error:
         if not memory_is_full(error):

@@ -4,6 +4,7 @@ import math
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from isotrope.core.files import write_all
 from isotrope.core.legible import csv_text
@@ -12,7 +13,7 @@ from isotrope.core.run_folder import RunFolder
 from isotrope.reports.surfaces import slices
 from isotrope.sweeps.spec import RUNS, TABLES, Sweep
 from isotrope.sweeps.study import SweepStudy
-from isotrope.sweeps.trials import Trial, best_of, equals_of_best, ranked
+from isotrope.sweeps.trials import Trial, best_of, compare, ranked
 
 
 def table(spec: Sweep, trials: Sequence[Trial]) -> tuple[list[str], list[list[str]]]:
@@ -40,32 +41,41 @@ def _runs(spec: Sweep, trial: Trial) -> str:
     return str(done) if done == seeds else f"{done} of {seeds}"
 
 
-def verdict(spec: Sweep, trials: Sequence[Trial]) -> tuple[Trial | None, str]:
-    """Return the best trial, or None if noise hides which it is; and a sentence on the noise."""
+class SweepVerdict(NamedTuple):
+    """The best trial, or None if noise hides which it is; and a sentence on the noise."""
+
+    best: Trial | None
+    noise: str
+
+
+def verdict(spec: Sweep, trials: Sequence[Trial]) -> SweepVerdict:
+    """Decide which trial is the best; without any score, the sentence is empty."""
     best = best_of(trials, highest=spec.highest)
-    if best is None or best.score is None:
-        return None, ""
-    alike, noise, start = equals_of_best(trials, highest=spec.highest)
-    size = f"{spec.metric} {best.score:.5g}"
-    if noise == math.inf:
-        known = "wait for more runs: noise is not known from fewer than two common seeds"
+    if best is None:
+        return SweepVerdict(None, "")
+    compared = compare(trials, highest=spec.highest)
+    if compared.noise == math.inf:
+        noise = "wait for more runs: noise is not known from fewer than two common seeds"
     elif len(best.scores) == 1:
-        known = "give several `--seeds`: with one, noise is not known"
+        noise = "give several `--seeds`: with one, noise is not known"
     else:
-        known = f"differences up to {noise:.2g} are noise"
-    if not alike:
-        what = f"no trial is better than the model before training, {start:.5g} ({size} at best)"
-        return None, f"no difference beyond noise: {what}; {known}"
-    if len(alike) > 1:
-        names = "; ".join(" ".join(f"{k}={v}" for k, v in t.values.items()) for t in alike[:5])
-        names += f"; {len(alike) - 5} more" if len(alike) > 5 else ""
-        return None, f"no difference beyond noise between {names}; {known}"
-    return best, known
+        noise = f"differences up to {compared.noise:.2g} are noise"
+    if not compared.equals:
+        what = f"no trial is better than the model before training, {compared.start:.5g}"
+        at_best = f"({spec.metric} {best.score:.5g} at best)"
+        return SweepVerdict(None, f"no difference beyond noise: {what} {at_best}; {noise}")
+    if len(compared.equals) == 1:
+        return SweepVerdict(best, noise)
+    named = compared.equals[:5]
+    names = "; ".join(" ".join(f"{k}={v}" for k, v in trial.values.items()) for trial in named)
+    if len(compared.equals) > len(named):
+        names += f"; {len(compared.equals) - len(named)} more"
+    return SweepVerdict(None, f"no difference beyond noise between {names}; {noise}")
 
 
 def best_command(spec: Sweep, trials: Sequence[Trial]) -> str | None:
-    """Return the command line that trains with the best values; None if :func:`verdict` is."""
-    best, _ = verdict(spec, trials)
+    """Return the command line that trains with the best values; None if noise hides them."""
+    best = verdict(spec, trials).best
     if best is None:
         return None
     verb = next(verb for verb, settings in RUNS.items() if settings is spec.settings)
@@ -96,7 +106,7 @@ def as_csv(spec: Sweep, trials: Sequence[Trial]) -> str:
 
 def as_result(spec: Sweep, trials: Sequence[Trial]) -> Result:
     """Return the whole sweep as a Result."""
-    top, (best, noise) = best_of(trials, highest=spec.highest), verdict(spec, trials)
+    top, decided = best_of(trials, highest=spec.highest), verdict(spec, trials)
     return Result(
         kind="sweep",
         name=spec.chosen.output.name,
@@ -107,9 +117,9 @@ def as_result(spec: Sweep, trials: Sequence[Trial]) -> Result:
             "runs": sum(len(trial.results) for trial in trials),
         },
         details={
-            "best": None if best is None else best.values,
+            "best": None if decided.best is None else decided.best.values,
             "best_command": best_command(spec, trials),
-            "noise": noise,
+            "noise": decided.noise,
             "seeds": spec.chosen.seeds,
             "sampler": spec.sampler,
             "highest": spec.highest,

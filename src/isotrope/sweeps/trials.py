@@ -80,19 +80,28 @@ def best_of(trials: Sequence[Trial], *, highest: bool) -> Trial | None:
     return next(iter(ranked(trials, highest=highest)), None)
 
 
-def equals_of_best(
-    trials: Sequence[Trial], *, highest: bool
-) -> tuple[list[Trial], float, float | None]:
-    """Find the trials whose scores differ from the best by no more than noise.
+@dataclass(frozen=True)
+class Comparison:
+    """The trials of a sweep, compared with the best and with the model before training.
 
-    Noise is the difference that luck exceeds in 5% of such sweeps (Tukey's range test, with the
-    seeds as blocks: what a seed changes in all trials is no noise). The scores of the model before
-    training, if results have them, are compared as one more trial.
+    Attributes:
+        equals: The trials whose scores differ from the best by no more than noise, the best first;
+            empty if the best is not better than the model before training.
+        noise: The difference that luck exceeds in 5% of such sweeps. It is 0 for a single seed, and
+            infinite while trials with several or different seeds have fewer than two in common.
+        start: The score before training; None if results lack it.
+    """
 
-    Returns:
-        These trials, the best first, or no trial if the best is not better than the model before
-        training; the noise, 0 for a single seed, infinite while trials with several or different
-        seeds have fewer than two in common; the score before training, or None.
+    equals: list[Trial]
+    noise: float
+    start: float | None
+
+
+def compare(trials: Sequence[Trial], *, highest: bool) -> Comparison:
+    """Compare trials, at least one of which has a score, by Tukey's range test.
+
+    The seeds are blocks of the test: what a seed changes in all trials is no noise. The scores of
+    the model before training, if results have them, are compared as one more trial.
     """
     order = ranked(trials, highest=highest)
     leaders = [trial for trial in order if len(trial.scores) == len(order[0].scores)]
@@ -102,22 +111,24 @@ def equals_of_best(
     compared = leaders if start is None else [*leaders, before]
     seeds = sorted(set.intersection(*(set(trial.scores) for trial in compared)))
     if len(seeds) < min(2, len(leaders[0].scores)):  # other runs of the sweep are not finished
-        return leaders, math.inf, start
+        return Comparison(leaders, math.inf, start)
     noise = _noise([[trial.scores[seed] for seed in seeds] for trial in compared])
     best = float(leaders[0].score or 0.0)
-    if start is not None and (best - start) * (1 if highest else -1) <= noise:
-        return [], noise, start
-    return [t for t in leaders if abs(float(t.score or 0.0) - best) <= noise], noise, start
+    if start is not None and (best - start if highest else start - best) <= noise:
+        return Comparison([], noise, start)
+    equals = [trial for trial in leaders if abs(float(trial.score or 0.0) - best) <= noise]
+    return Comparison(equals, noise, start)
 
 
 def _noise(rows: list[list[float]]) -> float:
-    """The honestly significant difference of trials (rows) with the same seeds (columns)."""
+    """Return the honestly significant difference of trials (rows) with the same seeds (columns)."""
     scores = np.array(rows)
-    (trials, seeds), free = scores.shape, math.prod(n - 1 for n in scores.shape)
-    if not free:
+    trials, seeds = scores.shape
+    degrees_of_freedom = (trials - 1) * (seeds - 1)
+    if not degrees_of_freedom:
         return 0.0
     from scipy.stats import studentized_range
 
     rest = scores - scores.mean(1, keepdims=True) - scores.mean(0) + scores.mean()
-    noise = math.sqrt(float((rest**2).sum()) / free / seeds)
-    return float(studentized_range.ppf(0.95, trials, free)) * noise
+    error = math.sqrt(float((rest**2).sum()) / degrees_of_freedom / seeds)
+    return float(studentized_range.ppf(0.95, trials, degrees_of_freedom)) * error
