@@ -44,12 +44,7 @@ ARCHITECTURES = (*_RESNETS, *_VITS)
 
 
 def build_net(
-    name: str,
-    *,
-    width: int | None,
-    stem: str,
-    image_size: int,
-    seed: int | None,
+    name: str, *, width: int | None, stem: str, image_size: int, seed: int | None
 ) -> nn.Module:
     """Return an untrained network. ``ImageEncoder.build`` describes the arguments."""
     if name not in ARCHITECTURES:

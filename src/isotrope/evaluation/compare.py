@@ -46,10 +46,7 @@ class _Resampled(NamedTuple):
     changed: np.ndarray  # m - 1 counts: examples that a model scores differently than the first
 
 
-def compare(
-    models: Sequence[str | os.PathLike[str] | Encoder | Result],
-    **options: Any,
-) -> Scores:
+def compare(models: Sequence[str | os.PathLike[str] | Encoder | Result], **options: Any) -> Scores:
     """Score models on the same data, and find which differ from the first model beyond noise.
 
     Every score is compared by a paired bootstrap over the scored examples. The p-values are

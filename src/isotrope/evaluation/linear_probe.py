@@ -17,12 +17,7 @@ import torch
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
 from isotrope.data.text.labelled import Features
-from isotrope.evaluation.labelled import (
-    check_finite,
-    classified,
-    index_classes,
-    label_in_top_k,
-)
+from isotrope.evaluation.labelled import check_finite, classified, index_classes, label_in_top_k
 
 _ROWS = 8192  # number of rows that are read at a time in the order of the file
 _MOMENTUM = 0.9
@@ -68,11 +63,7 @@ class _Scaled:
 
 
 def linear_probe(
-    train: Features,
-    test: Features,
-    probe: Probe | None = None,
-    *,
-    name: str = "features",
+    train: Features, test: Features, probe: Probe | None = None, *, name: str = "features"
 ) -> Result:
     """Fit softmax regression on the training part and score it on the test part.
 

@@ -144,10 +144,7 @@ def settings(salt: str) -> dict[Any, Any]:
 
 
 def surface_panel(
-    axes: Axes,
-    surface: Surface,
-    limits: tuple[float, float] | None,
-    lines: Sequence[float],
+    axes: Axes, surface: Surface, limits: tuple[float, float] | None, lines: Sequence[float]
 ) -> QuadMesh:
     """Draw one surface with ticks in multiples of pi; undefined values are grey and hatched."""
     axes.patch.set(facecolor=UNDEFINED, edgecolor=INK, hatch="////", linewidth=0)
@@ -182,10 +179,7 @@ def pi_ticks(axes: Axes, which: str) -> None:
 
 
 def colour_scale(
-    figure: Figure,
-    mesh: QuadMesh,
-    box: tuple[float, float, float, float],
-    label: str,
+    figure: Figure, mesh: QuadMesh, box: tuple[float, float, float, float], label: str
 ) -> None:
     """Draw the scale of a surface's colours in a box of the figure."""
     axes = figure.add_axes(box)

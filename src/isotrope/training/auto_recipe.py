@@ -22,12 +22,7 @@ from isotrope.core.run_folder import RunFolder
 from isotrope.core.spelling import named
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.retrieval import own_prompts
-from isotrope.training.early_checks import (
-    OBJECTIVE,
-    check_folder,
-    chosen_later,
-    recipe_applies,
-)
+from isotrope.training.early_checks import OBJECTIVE, check_folder, chosen_later, recipe_applies
 from isotrope.training.progress import warn
 from isotrope.training.recipe_facts import (
     BATCH,

@@ -49,13 +49,7 @@ from isotrope.training.nan_guard import check_finite_weights
 from isotrope.training.optimisers import refuse_long_warmup
 from isotrope.training.progress import warn
 from isotrope.training.recipe import Plan
-from isotrope.training.run import (
-    Outcome,
-    end_message,
-    hardware,
-    run,
-    write_config,
-)
+from isotrope.training.run import Outcome, end_message, hardware, run, write_config
 
 _MAX_FOLDER_BYTES = 75  # multiprocessing appends 32 bytes, and a socket path may have 107
 IMAGE_COLUMNS = columns("images")
