@@ -3,7 +3,6 @@
 import inspect
 import textwrap
 from pathlib import Path
-from typing import NamedTuple
 
 from isotrope.cli.command import Command, plugin
 from isotrope.core.settings import Settings, Used, setting
@@ -74,11 +73,32 @@ def _list() -> int:
         print(f"{title}:\n\n{lines}\n")
     print("`isotrope objectives NAME` shows one: formula, gradient, settings, presets, source.")
     print("\nComponents; they replace those of any objective, or form a new one (paradigm):\n")
-    for part in _parts():
-        print(f"  {part.flag}{part.settings and f'  ({part.settings})'}")
-        margin = indent * 3
-        print(textwrap.fill(part.meaning, _WIDTH, initial_indent=margin, subsequent_indent=margin))
+    _print_choices()
     return 0
+
+
+def _print_choices() -> None:
+    """Print each dissipation, weight, ratio and form of the gradient: its flag and its meaning."""
+    from isotrope.core.hyper import hypers
+    from isotrope.paradigm.parts import Dissipation, Ratio, Weight
+    from isotrope.paradigm.portrait import shown
+    from isotrope.paradigm.registry import FORMS
+
+    def explain(flag: str, meaning: str) -> None:
+        margin = " " * 6
+        print(f"  --objective.{flag}")
+        print(textwrap.fill(meaning, _WIDTH, initial_indent=margin, subsequent_indent=margin))
+
+    for kind in (Dissipation, Weight, Ratio):
+        for name, cls in sorted(kind.by_name.items()):
+            fields = hypers(cls)
+            values = "".join(f":{shown(getattr(cls, field))}" for field in fields)
+            settings = f"  ({':'.join(fields)})" if fields else ""
+            meaning = (inspect.getdoc(cls) or "").splitlines()[0]
+            explain(f"{kind.__name__.lower()} {name}{values}{settings}", meaning)
+    for name, hyper in FORMS.items():
+        choices = "|".join(str(choice).lower() for choice in hyper.choices) or "NAME"
+        explain(f"{name} {choices}", hyper.help)
 
 
 def _components() -> int:
@@ -93,34 +113,6 @@ def _summaries() -> dict[str, dict[str, str]]:
     from isotrope.paradigm.portrait import summary
 
     return {name: summary(registry.find(name)()) for name in registry.names()}
-
-
-class _Part(NamedTuple):
-    """A dissipation, weight or ratio, or a form of the gradient, that flags can choose."""
-
-    flag: str
-    settings: str
-    meaning: str
-
-
-def _parts() -> list[_Part]:
-    from isotrope.core.hyper import hypers
-    from isotrope.paradigm.parts import Dissipation, Ratio, Weight
-    from isotrope.paradigm.portrait import shown
-    from isotrope.paradigm.registry import FORMS
-
-    parts = []
-    for kind in (Dissipation, Weight, Ratio):
-        for name, cls in sorted(kind.by_name.items()):
-            fields = hypers(cls)
-            values = "".join(f":{shown(getattr(cls, field))}" for field in fields)
-            flag = f"--objective.{kind.__name__.lower()} {name}{values}"
-            meaning = (inspect.getdoc(cls) or "").splitlines()[0]
-            parts.append(_Part(flag, ":".join(fields), meaning))
-    for name, hyper in FORMS.items():
-        choices = "|".join(str(c).lower() for c in hyper.choices) or "NAME"
-        parts.append(_Part(f"--objective.{name} {choices}", "", hyper.help))
-    return parts
 
 
 def _card(name: str) -> int:

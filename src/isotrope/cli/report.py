@@ -48,10 +48,11 @@ def report(settings: ReportSettings) -> int:
             raise InputError(
                 f"{place(folder)} is not a folder; give the `--output` folder of `isotrope train`"
             )
-    begun = [run for one in settings.runs if (run := RunFolder(one)).config.is_file()]
-    empty = [run.path for run in begun if not run.is_run and run.recording() is None]
-    runs = [one for one in settings.runs if one not in empty] or settings.runs
-    for folder in empty if runs is not settings.runs else []:
+    empty = [folder for folder in settings.runs if _has_no_log_yet(RunFolder(folder))]
+    runs = [folder for folder in settings.runs if folder not in empty]
+    if not runs:  # the report raises an error that names the missing log
+        runs, empty = settings.runs, []
+    for folder in empty:
         print(f"left out: {place(folder)} has no metrics.csv yet", file=sys.stderr)
     if settings.diagnose:
         _diagnose(runs, settings.plugin)
@@ -66,18 +67,23 @@ def report(settings: ReportSettings) -> int:
     return 0
 
 
+def _has_no_log_yet(run: RunFolder) -> bool:
+    return run.config.is_file() and not run.is_run and run.recording() is None
+
+
 def _diagnose(runs: Sequence[Path], plugins: Sequence[Path]) -> None:
     """Diagnose the runs without a current diagnosis; print the verdicts on stderr."""
     from isotrope.diagnostics.target import diagnose
 
     for folder in runs:
-        files = RunFolder(folder)
-        log, diagnosis = files.metrics, files.diagnosis
-        if not files.is_run or (
-            diagnosis.exists() and diagnosis.stat().st_mtime >= log.stat().st_mtime
-        ):
-            continue
-        print(f"{folder}:\n{diagnose(folder, plugins=plugins, progress=True)}", file=sys.stderr)
+        run = RunFolder(folder)
+        if run.is_run and not _is_current(run.diagnosis, run.metrics):
+            diagnosed = diagnose(folder, plugins=plugins, progress=True)
+            print(f"{folder}:\n{diagnosed}", file=sys.stderr)
+
+
+def _is_current(diagnosis: Path, log: Path) -> bool:
+    return diagnosis.exists() and diagnosis.stat().st_mtime >= log.stat().st_mtime
 
 
 run = Command(
