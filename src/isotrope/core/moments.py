@@ -64,10 +64,10 @@ class _CrossMoments(torch.autograd.Function):
         if _few(x):
             one, other = _product(x, x.T, scale), _product(y, y.T, scale)
             ctx.save_for_backward(x, y, one, other)
-            return (x * y).sum(dim=0).mul_(scale), _dot(one, other)
+            return (x * y).sum(dim=0).mul_(scale), (one * other).sum()
         c = _product(x.T, y, scale)
         ctx.save_for_backward(x, y, c)
-        return c.diagonal().clone(), _dot(c, c)
+        return c.diagonal().clone(), (c * c).sum()
 
     @staticmethod
     def backward(
@@ -98,12 +98,17 @@ class _OwnMoments(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Context, x: Tensor, scale: float) -> tuple[Tensor, Tensor]:
         mean = x.mean(dim=0)
-        given, x = x, x - mean
-        c = _product(x, x.T, scale) if _few(x) else _product(x.T, x, scale)
-        ctx.save_for_backward(given, mean, c)  # freed by the backward pass of this node
+        centred = x - mean
+        if _few(x):
+            c = _product(centred, centred.T, scale)
+            diagonal = (centred * centred).sum(dim=0).mul_(scale)
+        else:
+            c = _product(centred.T, centred, scale)
+            diagonal = c.diagonal().clone()
+        # freed by the backward pass; x and its mean take less memory than a centred copy of x
+        ctx.save_for_backward(x, mean, c)
         ctx.scale = scale
-        diagonal = (x * x).sum(dim=0).mul_(scale) if _few(x) else c.diagonal().clone()
-        return diagonal, _dot(c, c)
+        return diagonal, (c * c).sum()
 
     @staticmethod
     def backward(
@@ -111,18 +116,14 @@ class _OwnMoments(torch.autograd.Function):
     ) -> tuple[Tensor | None, None]:
         if torch.is_grad_enabled():
             return _again(ctx, ctx.saved_tensors[0], None, (by_diagonal, by_squares))[0], None
-        given, mean, c = ctx.saved_tensors
-        x, scale = given - mean, 2 * ctx.scale  # less memory than to keep it for both views
-        if _few(x):
-            by_x = _product(c * by_squares, x, 2 * scale)
-            return by_x.addcmul_(x, by_diagonal, value=scale), None
+        x, mean, c = ctx.saved_tensors
+        centred, scale = x - mean, ctx.scale
         half = c * by_squares
+        if _few(x):
+            by_x = _product(half, centred, 4 * scale)
+            return by_x.addcmul_(centred, by_diagonal, value=2 * scale), None
         half.diagonal().add_(by_diagonal, alpha=0.5)
-        return _product(x, half, 2 * scale), None
-
-
-def _dot(x: Tensor, y: Tensor) -> Tensor:
-    return (x * y).sum()
+        return _product(centred, half, 4 * scale), None
 
 
 def _again(
