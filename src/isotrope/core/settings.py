@@ -45,6 +45,16 @@ class Used:
 
 
 @dataclass(frozen=True)
+class _Unused:
+    """A given setting without effect in a run, and why; ``is_note``: it is no error."""
+
+    name: str
+    value: object
+    why: str
+    is_note: bool
+
+
+@dataclass(frozen=True)
 class ByRecipe:
     """The default, in a signature, of a setting that ``recipe="auto"`` chooses for the data."""
 
@@ -205,17 +215,14 @@ class Settings(BaseModel):
         keywords = []
         for name, field in cls.ordered().items():
             extra = extra_of(field)
-            if name not in {*without, *signature.parameters} and "positional" not in extra:
+            if name in {*without, *signature.parameters} or "positional" in extra:
+                continue
+            annotation = extra.get("python", field.annotation)
+            keyword = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation)
+            if not field.is_required():
                 default = field.get_default(call_default_factory=True)
-                default = ByRecipe(default) if extra.get("auto") else default
-                keywords.append(
-                    inspect.Parameter(
-                        name,
-                        inspect.Parameter.KEYWORD_ONLY,
-                        default=inspect.Parameter.empty if field.is_required() else default,
-                        annotation=extra.get("python", field.annotation),
-                    )
-                )
+                keyword = keyword.replace(default=ByRecipe(default) if "auto" in extra else default)
+            keywords.append(keyword)
         return signature.replace(parameters=[*own, *keywords])
 
     @classmethod
@@ -278,18 +285,17 @@ class Settings(BaseModel):
         Raises:
             NotUsed: An unused setting is an error (its :class:`Used` has ``note=False``).
         """
-        found = list(self._not_used(facts))
-        wrong = [one for one in found if not one[2].note]
-        shown = [f"{named(name, value)} ({why})" for name, value, _, why in wrong or found]
+        unused = list(self._not_used(facts))
+        wrong = [each for each in unused if not each.is_note]
+        listed = [f"{named(each.name, each.value)} ({each.why})" for each in wrong or unused]
         if wrong:
-            name, value, *_ = wrong[0]
-            problem = f"change what this run cannot use: {', '.join(shown)}"
-            raise NotUsed(problem, setting=name, value=value)
-        if found:
-            note(spell(f"given, but not used in this run: {', '.join(shown)}"))
+            problem = f"change what this run cannot use: {', '.join(listed)}"
+            raise NotUsed(problem, setting=wrong[0].name, value=wrong[0].value)
+        if unused:
+            note(spell(f"given, but not used in this run: {', '.join(listed)}"))
 
-    def _not_used(self, facts: Mapping[str, object]) -> Iterator[tuple[str, object, Used, str]]:
-        """Yield each setting that is not used: its name, value, condition and reason."""
+    def _not_used(self, facts: Mapping[str, object]) -> Iterator[_Unused]:
+        """Yield each given setting that has no effect; for a dict of settings, each of its keys."""
         known = {**dict(self), **facts}
         for name, field in type(self).model_fields.items():
             value = getattr(self, name)
@@ -302,7 +308,8 @@ class Settings(BaseModel):
                     prefix, dotted, _ = name.rpartition("_settings")
                     inner = {f"{prefix}.{k}": v for k, v in value.items()} if dotted else {}
                     why = used.otherwise.format(**known)
-                    yield from ((*one, used, why) for one in (inner or {name: value}).items())
+                    for key, part in (inner or {name: value}).items():
+                        yield _Unused(key, part, why, used.note)
                     break
 
 
