@@ -7,7 +7,7 @@ to many values raise an :class:`InputError` that names the file. No content is e
 import json
 import stat
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,7 +48,7 @@ def check_file(path: Path, within: Path | None = None) -> None:
     if stat.S_ISDIR(mode):
         raise InputError(f"{place(path)}: give a file; this is a folder")
     if not stat.S_ISREG(mode):
-        kind = "pipe" if stat.S_ISFIFO(mode) else "socket" if stat.S_ISSOCK(mode) else "device"
+        kind = {stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket"}.get(stat.S_IFMT(mode), "device")
         raise InputError(
             f"{place(path)}: save the content to a regular file first; this is a {kind}"
         )
@@ -98,19 +98,17 @@ class _Decoder(json.JSONDecoder):
             value, end = super().raw_decode(s, idx)
         except RecursionError:
             raise ValueError("it is nested too deeply") from None
-        level = [value] if s.count("[") + s.count("{") > _DEEPEST else []
-        for _ in range(_DEEPEST):
-            level = [item for container in level for item in _items(container)]
-        if any(isinstance(item, (list, dict)) for item in level):
+        if s.count("[") + s.count("{") > _DEEPEST and _is_deeper(value, _DEEPEST):
             raise ValueError("it is nested too deeply")
         return value, end
 
 
-def _items(value: object) -> Iterable[object]:
-    """Return the values in a list or a dict; other values hold none."""
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list) else ()
+def _is_deeper(value: object, levels: int) -> bool:
+    """Return whether a value has more than ``levels`` levels of lists and dicts."""
+    if not isinstance(value, (list, dict)):
+        return False
+    items = value.values() if isinstance(value, dict) else value
+    return levels == 0 or any(_is_deeper(item, levels - 1) for item in items)
 
 
 parse_json = _Decoder().decode
