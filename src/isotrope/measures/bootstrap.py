@@ -16,10 +16,7 @@ _BLOCK = 100_000  # counts in one array; a few such arrays fit into the cache of
 
 
 def resampled(rng: np.random.Generator, size: int, resamples: int) -> Iterator[np.ndarray]:
-    """Yield arrays (size x b): how often each of ``size`` examples is in each of b resamples.
-
-    All arrays together have ``resamples`` columns.
-    """
+    """Yield blocks of b resamples, size x b: how often each example is in each resample."""
     most = max(1, _BLOCK // size)
     for start in range(0, resamples, most):
         b = min(most, resamples - start)
