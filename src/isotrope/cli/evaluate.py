@@ -14,7 +14,7 @@ from isotrope.core.files import check_outputs, write_text
 from isotrope.core.legible import csv_text
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.settings import Used, setting
-from isotrope.encoders.names import existing, is_bm25
+from isotrope.encoders.names import existing, is_bm25, resolve
 from isotrope.evaluation.options import DATA, OF_LABELS, Evaluation
 
 if TYPE_CHECKING:
@@ -77,7 +77,6 @@ for a run, and your cache folder for other models. If you repeat the command, a 
 weights, data and protocol is not computed again. --again computes all tasks again.
 """
 
-
 _of_labels = Used(lambda labelled: labelled, "needs labelled texts: `--labels FILE`")
 
 
@@ -129,33 +128,28 @@ def evaluate(settings: EvaluateSettings) -> int:
     card = _find_card(models, settings) if settings.card else None
     for file in filter(None, (settings.csv, settings.queries)):  # before anything is scored
         check_outputs(file.parent, [file.name], [*settings.data.values()])
+    from isotrope.data.text.retrieval_sets import load_retrieval
+    from isotrope.evaluation.compare import compare, named_apart
+    from isotrope.evaluation.retrieval import query_changes
+    from isotrope.evaluation.tables import comparison, csv_rows, query_rows
+
     if settings.dimensions or settings.precision:
         results = _score_smaller(models, settings)
     else:
         results = _score_each(models, settings)
     searched = None
     if settings.retrieval is not None:
-        from isotrope.data.text.retrieval_sets import load_retrieval
-
         searched = load_retrieval(settings.retrieval, settings.columns, corpus=settings.corpus)
         for model in models:
             _warn_if_known(model, searched.queries)
     result = results[0]
     if len(results) > 1:
-        from isotrope.evaluation.compare import compare
-
         result = compare(results)
         if searched is not None and settings.compare:
-            from isotrope.evaluation.retrieval import query_changes
-
             result.details["queries"] = query_changes(results, searched)
     if settings.queries is not None and searched is not None:
-        from isotrope.evaluation.compare import named_apart
-        from isotrope.evaluation.tables import query_rows
-
         _write_csv(settings.queries, query_rows(named_apart(results), searched))
     if card is not None:
-        from isotrope.evaluation.tables import comparison
         from isotrope.training.card import add_scores
 
         scores = comparison(result, queries=False) if settings.compare else str(result)
@@ -163,8 +157,6 @@ def evaluate(settings: EvaluateSettings) -> int:
         add_scores(card.file, results[card.position], data, scores)
         print(f"the scores are written to {card.file}", file=sys.stderr)
     if settings.csv is not None:
-        from isotrope.evaluation.tables import csv_rows
-
         _write_csv(settings.csv, csv_rows(result))
     print(json.dumps(result.details, allow_nan=False) if settings.as_json else result)
     return 0
@@ -237,8 +229,6 @@ def _score_smaller(models: Sequence[str], settings: EvaluateSettings) -> "list[R
 
 
 def _score_each(models: Sequence[str], settings: EvaluateSettings) -> "list[Result]":
-    from isotrope.encoders.names import resolve
-
     if len(models) > 1:  # a wrong name is an error before any model is scored
         for model in models:
             if not is_bm25(model):
