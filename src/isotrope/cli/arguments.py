@@ -101,9 +101,9 @@ def add_fields(
             parser.add_argument(name, nargs=nargs, **common | {"default": None, "metavar": word})
             continue
         flag = extra.get("name") or "--" + name.replace("_", "-")
-        flags = [flag]
-        flags += [f"--{ACCEPTED[flag[2:]]}"] if both_ways and flag[2:] in ACCEPTED else []
-        flags = [*filter(None, [extra.get("short")]), *flags]
+        flags = [extra["short"], flag] if "short" in extra else [flag]
+        if both_ways and flag[2:] in ACCEPTED:
+            flags.append(f"--{ACCEPTED[flag[2:]]}")
         if field.annotation is bool:
             way = argparse.BooleanOptionalAction if both_ways else "store_true"
             add(*flags, dest=name, action=way, **common)
@@ -122,10 +122,10 @@ def add_fields(
 def _help(field: "FieldInfo", extra: Mapping[str, Any]) -> str:
     """Return the description of a field with its default in brackets."""
     default = field.get_default(call_default_factory=True)
-    listed = " ".join(map(str, default)) if isinstance(default, list) else default
-    hidden = field.is_required() or default in (None, "", []) or isinstance(default, bool)
-    hidden = hidden and default is not True
-    shown = extra.get("shown") or ("" if hidden else str(listed))
+    shown = extra.get("shown") or ""
+    is_shown = not field.is_required() and default is not False and default not in (None, "", [])
+    if not shown and is_shown:
+        shown = " ".join(map(str, default)) if isinstance(default, list) else str(default)
     if extra.get("auto"):
         shown = "chosen by --recipe auto" + (shown and f"; papers: {shown}")
     text = field.description or ""
@@ -142,9 +142,8 @@ def _metavar(kind: object) -> str:
     if typing.get_origin(kind) is list:
         (item,) = typing.get_args(kind)
         return _metavar(item)
-    if kind is int:
-        return "N"
-    return "X" if kind is float else "FILE" if kind is Path else "NAME"
+    by_kind: dict[object, str] = {int: "N", float: "X", Path: "FILE"}
+    return by_kind.get(kind, "NAME")
 
 
 def dotted(rest: Sequence[str], prefix: str) -> tuple[dict[str, str], list[str]]:

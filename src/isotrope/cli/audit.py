@@ -82,8 +82,7 @@ def audit(settings: AuditCommandSettings) -> int:
     if others:
         raise InputError(
             "give one data set, and audit each other data set by a command of its own, because a "
-            f"training batch comes from a single data set; found "
-            f"{', '.join(map(str, settings.data))}"
+            f"training batch comes from a single data set; found {', '.join(settings.data)}"
         )
     images = _is_images(data)
     settings.check_used(pictures=images)
@@ -140,15 +139,10 @@ def _with_images() -> type[AuditCommandSettings]:
     fields: dict[str, Any] = {}
     for name in _OF_IMAGES:
         field = ImageSettings.model_fields[name].asdict()
-        given = {
-            **field["attributes"],
-            "json_schema_extra": {"group": _IMAGES, "used": [_of_images]},
-        }
-        fields[name] = (field["annotation"], Field(**given))
-    made: type[AuditCommandSettings] = create_model(
-        "AuditCommandSettings", __base__=AuditCommandSettings, **fields
-    )
-    return made
+        extra = {"group": _IMAGES, "used": [_of_images]}
+        attributes = {**field["attributes"], "json_schema_extra": extra}
+        fields[name] = (field["annotation"], Field(**attributes))
+    return create_model("AuditCommandSettings", __base__=AuditCommandSettings, **fields)
 
 
 run = Command(

@@ -67,8 +67,8 @@ def report(settings: ReportSettings) -> int:
     return 0
 
 
-def _has_no_log_yet(run: RunFolder) -> bool:
-    return run.config.is_file() and not run.is_run and run.recording() is None
+def _has_no_log_yet(files: RunFolder) -> bool:
+    return files.config.is_file() and not files.is_run and files.recording() is None
 
 
 def _diagnose(runs: Sequence[Path], plugins: Sequence[Path]) -> None:
@@ -76,8 +76,8 @@ def _diagnose(runs: Sequence[Path], plugins: Sequence[Path]) -> None:
     from isotrope.diagnostics.target import diagnose
 
     for folder in runs:
-        run = RunFolder(folder)
-        if run.is_run and not _is_current(run.diagnosis, run.metrics):
+        files = RunFolder(folder)
+        if files.is_run and not _is_current(files.diagnosis, files.metrics):
             diagnosed = diagnose(folder, plugins=plugins, progress=True)
             print(f"{folder}:\n{diagnosed}", file=sys.stderr)
 

@@ -74,14 +74,15 @@ def _lines(file: Path | None) -> list[str]:
     """Return the queries of a file, without blank lines."""
     if file is None:
         return []
-    from isotrope.data.lines import lines
+    if str(file) == "-":
+        try:
+            texts = sys.stdin.buffer.read().decode("utf-8-sig").split("\n")
+        except UnicodeDecodeError as error:
+            raise InputError(f"convert the queries to UTF-8, as with iconv: {error}") from error
+    else:
+        from isotrope.data.lines import lines
 
-    if str(file) != "-":
-        return [text.strip() for _, text in lines(file) if text.strip()]
-    try:
-        texts = sys.stdin.buffer.read().decode("utf-8-sig").split("\n")
-    except UnicodeDecodeError as error:
-        raise InputError(f"convert the queries to UTF-8, as with iconv: {error}") from error
+        texts = [text for _, text in lines(file)]
     return [text.strip() for text in texts if text.strip()]
 
 

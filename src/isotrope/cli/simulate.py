@@ -43,7 +43,6 @@ and norm, every angle is exactly mu_pos or mu_neg. For dissipation and weight, a
 normal distributions with standard deviations of 0.05 rad (positives) and 0.10 rad (negatives).
 """
 
-
 _drawn = Used(lambda kind: kind in ("dissipation", "weight"), "needs KIND dissipation or weight")
 
 
