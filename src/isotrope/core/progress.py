@@ -12,7 +12,6 @@ DELAY = 1.0
 LINES = 20.0
 """Seconds of work before a line appears if stderr is not a terminal, and between two lines."""
 
-
 _shown = ContextVar("shown", default=False)
 _title = ContextVar("title", default="encode")
 
@@ -83,22 +82,22 @@ def bar(
 def _lines(total: int | None, what: str, unit: str) -> Iterator[Callable[[float], None]]:
     """Yield a function that counts items; print lines now and then, and one at the end of them."""
     done, begun = 0.0, time.monotonic()
-    told = begun
+    printed = begun
 
     def write(end: str) -> None:
         of = "" if total is None else f" of {total:,}"
         print(f"{what}: {done:,.0f}{of} {unit}".rstrip() + end, file=sys.stderr, flush=True)
 
     def advance(count: float) -> None:
-        nonlocal done, told
+        nonlocal done, printed
         done, now = done + count, time.monotonic()
-        if now - told < LINES or done == total:
+        if now - printed < LINES or done == total:
             return
-        told, rest = now, (now - begun) * ((total or done) - done) / max(done, 1e-9)
+        printed, rest = now, (now - begun) * ((total or done) - done) / max(done, 1e-9)
         write("" if total is None else f", about {format_duration(rest)} left")
 
     yield advance
-    if told > begun:
+    if printed > begun:
         write(f", {format_duration(time.monotonic() - begun)}")
 
 

@@ -271,10 +271,7 @@ def mistakes(objective: Objective) -> list[str]:
     size = float(torch.cat([true_push, true_pull], dim=1).abs().max().clamp_min(1e-300))
     pushes, of_push = _relation(push, true_push, size)
     pulls, of_pull = _relation(pull, true_pull, size)
-    lines = [
-        f"the push, scale x GD x W, is {pushes}",
-        f"the pull, scale x GD x pull, is {pulls}",
-    ]
+    lines = [f"the push, scale x GD x W, is {pushes}", f"the pull, scale x GD x pull, is {pulls}"]
     if measured.misfit > EXACT:
         lines.append(
             f"correct against={claimed.against!r} or the residual: {measured.misfit:.0%} of the "

@@ -29,7 +29,6 @@ RUNS: dict[str, type[RunSettings]] = {"train": TrainSettings, "train-images": Im
 
 _LONGEST = 120  # characters of a folder's name
 
-
 _drawn = Used(lambda drawn: drawn, "choose `--sampler random`: a grid takes all values")
 
 

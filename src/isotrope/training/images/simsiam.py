@@ -86,7 +86,4 @@ class SimSiam(ImageMethod):
     def views(self, crops: list[Tensor]) -> list[Views]:
         """Return one pair for each crop: its prediction, and the other's detached projection."""
         z, other = (self.projector(self.features(crop)) for crop in crops)
-        return [
-            Views(self.predictor(z), other.detach()),
-            Views(self.predictor(other), z.detach()),
-        ]
+        return [Views(self.predictor(z), other.detach()), Views(self.predictor(other), z.detach())]
