@@ -241,5 +241,4 @@ def _words(vary: Mapping[str, Sequence[Any] | str]) -> list[str]:
 
 
 def _word(value: object) -> str:
-    """Return a value as YAML and flags spell it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
