@@ -134,13 +134,11 @@ def parse_yaml(text: str, path: Path) -> dict[str, Any]:
     """Return the settings in a YAML text as a dict; nothing in the text is executed."""
     import yaml
 
-    loader, advice = None, "write `key: value` on each line; this file"
+    loader, values, advice = None, None, "write `key: value` on each line; this file"
     try:
         loader = yaml.SafeLoader(text)
         root = loader.get_single_node()
-        if root is None:
-            values = None
-        else:
+        if root is not None:
             _check_nodes(root)
             values = loader.construct_document(root)
     except RecursionError:

@@ -22,10 +22,8 @@ class TitledTable(NamedTuple):
     def __str__(self) -> str:
         shown = [[_cell(value) for value in row] for row in self.rows]
         head = "\n".join(filter(None, (self.title, self.note)))
-        if not shown:
-            return head
         apart = "\n\n" if self.note else "\n"
-        return f"{head}{apart}{table(self.columns, shown)}"
+        return f"{head}{apart}{table(self.columns, shown)}" if shown else head
 
 
 def _cell(value: str | float | None) -> str:
