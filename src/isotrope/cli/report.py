@@ -87,9 +87,5 @@ def _is_current(diagnosis: Path, log: Path) -> bool:
 
 
 run = Command(
-    "report",
-    ReportSettings,
-    report,
-    "Compare runs in one self-contained HTML file.",
-    EPILOG,
+    "report", ReportSettings, report, "Compare runs in one self-contained HTML file.", EPILOG
 )

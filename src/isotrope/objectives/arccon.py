@@ -48,8 +48,7 @@ class ArcCon(
     """
 
     margin: Annotated[
-        float,
-        Hyper("u", "angle (radians) added to the positive's angle", above=0, at_most=math.pi),
+        float, Hyper("u", "angle (radians) added to the positive's angle", above=0, at_most=math.pi)
     ] = math.pi / 18
     temperature: Temperature = 0.05
 

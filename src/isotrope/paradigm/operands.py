@@ -140,12 +140,7 @@ def _turned(gradient: Tensor) -> bool:
 
 
 def _normal(
-    operation: str,
-    a: Tensor,
-    b: Tensor,
-    g: Tensor,
-    value: Tensor | None,
-    parts: tuple[Tensor, ...],
+    operation: str, a: Tensor, b: Tensor, g: Tensor, value: Tensor | None, parts: tuple[Tensor, ...]
 ) -> _Pairs | None:
     """Return the pairs of an operation on a and b; g: gradient of its result ``value``."""
     match operation:

@@ -183,8 +183,7 @@ class MetricRatio(Ratio, name="met"):
 
 
 _BY = Hyper(
-    "",
-    "cosine in W: h_i.h'_j (cross), h_i.h_j (anchors), these two (both), h'_i.h'_j (positives)",
+    "", "cosine in W: h_i.h'_j (cross), h_i.h_j (anchors), these two (both), h'_i.h'_j (positives)"
 )
 
 

@@ -26,11 +26,7 @@ _WIDE = 2  # pictures side by side in a notebook
 
 
 def write_pictures(runs: Sequence[Run], folder: Path) -> list[Path]:
-    """Write ``KEY.svg`` and ``KEY.png`` of every quantity that any run has measured.
-
-    Returns:
-        The files that were written.
-    """
+    """Write ``KEY.svg`` and ``KEY.png`` of every quantity that a run has measured; return them."""
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise InputError(f"give another folder for the pictures: {folder} is a file")
