@@ -19,7 +19,7 @@ _SAME = 1e-5  # largest 1 - cosine of a row with itself
 
 
 @dataclass(frozen=True)
-class _Pairs:
+class _OperandPairs:
     """Anchors, the candidates that they are compared with, and the gradient on each pair.
 
     Attributes:
@@ -45,9 +45,9 @@ class _Pairs:
         """Whether each anchor has candidates of its own."""
         return self.candidates.ndim == 3
 
-    def swapped(self) -> "_Pairs":
+    def swapped(self) -> "_OperandPairs":
         """Return the pairs with anchors and candidates exchanged."""
-        return _Pairs(
+        return _OperandPairs(
             self.candidates,
             self.anchors,
             self.gradient.T,
@@ -56,7 +56,7 @@ class _Pairs:
             roots=self.roots[::-1],
         )
 
-    def sampled(self, most: int) -> "_Pairs":
+    def sampled(self, most: int) -> "_OperandPairs":
         """Return the pairs of at most ``most`` anchors, sampled evenly."""
         if len(self.anchors) <= most:
             return self
@@ -86,7 +86,7 @@ def tables(operations: Iterable[Similarity]) -> list[Compared]:
     return [_table(similarity, pairs, most[len(pairs.anchors)]) for similarity, pairs in sides]
 
 
-def _sides(seen: Similarity) -> list[_Pairs]:
+def _sides(seen: Similarity) -> list[_OperandPairs]:
     """Return the pairs of an operation, twice if a loss compares them in two directions."""
     if seen.gradient is None or seen.a is None or seen.b is None:
         return []
@@ -141,41 +141,43 @@ def _turned(gradient: Tensor) -> bool:
 
 def _normal(
     operation: str, a: Tensor, b: Tensor, g: Tensor, value: Tensor | None, parts: tuple[Tensor, ...]
-) -> _Pairs | None:
+) -> _OperandPairs | None:
     """Return the pairs of an operation on a and b; g: gradient of its result ``value``."""
     match operation:
         case "Mm" | "Addmm":
-            return _Pairs(a, b.T, g, parts=parts)
+            return _OperandPairs(a, b.T, g, parts=parts)
         case "Mv":
-            return _Pairs(b[None], a, g[None])
+            return _OperandPairs(b[None], a, g[None])
         case "Dot":
-            return _Pairs(a[None], b[None], g.reshape(1, 1))
+            return _OperandPairs(a[None], b[None], g.reshape(1, 1))
         case "scores":
-            return _Pairs(a, g.new_zeros(*g.shape, 0), g, value)
+            return _OperandPairs(a, g.new_zeros(*g.shape, 0), g, value)
         case "tokens":
             return _texts(a, b, g, value)
         case "Bmm" | "Baddbmm" if len(a) == 1:
-            return _Pairs(a[0], b[0].T, g[0], parts=tuple(p[0] for p in parts if p.ndim == 3))
+            return _OperandPairs(
+                a[0], b[0].T, g[0], parts=tuple(p[0] for p in parts if p.ndim == 3)
+            )
         case "Bmm" | "Baddbmm" if a.shape[1] == 1:
-            return _Pairs(a[:, 0], b.transpose(1, 2), g[:, 0])
+            return _OperandPairs(a[:, 0], b.transpose(1, 2), g[:, 0])
         case "Bmm" | "Baddbmm":
-            return _Pairs(b[:, :, 0], a, g[:, :, 0])
+            return _OperandPairs(b[:, :, 0], a, g[:, :, 0])
         case "Cdist" | "EuclideanDist":
             if a.ndim == 3:
                 if len(a) > 1:
                     return None
                 a, b, g, value = a[0], b[0], g[0], None if value is None else value[0]
-            return _Pairs(a, b, g, None if value is None else -value)
+            return _OperandPairs(a, b, g, None if value is None else -value)
         case "Pdist":
             i, j = torch.triu_indices(len(a), len(a), 1, device=a.device)
             full, scores = g.new_zeros(len(a), len(a)), g.new_zeros(len(a), len(a))
             for target, numbers in ((full, g / 2), (scores, -value if value is not None else g)):
                 target[i, j] = target[j, i] = numbers
-            return _Pairs(a, a, full, scores)
+            return _OperandPairs(a, a, full, scores)
     return _rowwise(a, b, g, value)
 
 
-def _rowwise(a: Tensor, b: Tensor, g: Tensor, value: Tensor | None) -> _Pairs | None:
+def _rowwise(a: Tensor, b: Tensor, g: Tensor, value: Tensor | None) -> _OperandPairs | None:
     """As :func:`_normal`, for operands that broadcast and are compared row by row."""
     dims = max(a.ndim, b.ndim)
     a, b = (x.reshape(*[1] * (dims - x.ndim), *x.shape) for x in (a, b))
@@ -188,24 +190,24 @@ def _rowwise(a: Tensor, b: Tensor, g: Tensor, value: Tensor | None) -> _Pairs | 
     scores = None if value is None else -value.reshape(shape[:-1])
     if dims < 3:
         a, b = (x.expand(shape) for x in (a, b))
-        return _Pairs(a, b[:, None], g[:, None], None if scores is None else scores[:, None])
+        return _OperandPairs(a, b[:, None], g[:, None], None if scores is None else scores[:, None])
     if a.shape[1] == 1 == b.shape[0] and shape[0] > 1:
-        return _Pairs(a[:, 0], b[0], g, scores)
+        return _OperandPairs(a[:, 0], b[0], g, scores)
     if b.shape[1] == 1 == a.shape[0] and shape[0] > 1:
-        return _Pairs(b[:, 0], a[0], g, scores)
+        return _OperandPairs(b[:, 0], a[0], g, scores)
     for x, y in ((a, b), (b, a)):  # torch repeats the rows before it takes cosines
         if x.shape == y.shape and bool((x == x[:, :1]).all()) and bool((y == y[:1]).all()):
-            return _Pairs(x[:, 0], y[0], g, scores)
+            return _OperandPairs(x[:, 0], y[0], g, scores)
     a, b = (b, a) if b.shape[1] == 1 < a.shape[1] else (a, b)
     if a.shape[1] == 1:
-        return _Pairs(a[:, 0].expand(shape[0], -1), b.expand(shape), g, scores)
+        return _OperandPairs(a[:, 0].expand(shape[0], -1), b.expand(shape), g, scores)
     a, b = (x.expand(shape).flatten(0, 1) for x in (a, b))
-    return _Pairs(
+    return _OperandPairs(
         a, b[:, None], g.reshape(-1, 1), None if scores is None else scores.reshape(-1, 1)
     )
 
 
-def _texts(a: Tensor, b: Tensor, g: Tensor, value: Tensor | None) -> _Pairs | None:
+def _texts(a: Tensor, b: Tensor, g: Tensor, value: Tensor | None) -> _OperandPairs | None:
     """As :func:`_normal`, for texts that are compared by their tokens."""
     if g.ndim not in (3, 4) or value is None:
         return None
@@ -224,7 +226,7 @@ def _texts(a: Tensor, b: Tensor, g: Tensor, value: Tensor | None) -> _Pairs | No
     return _rowwise(a, b, gradient.reshape(n, k), -scores)
 
 
-def _table(seen: Similarity, pairs: _Pairs, most: int) -> Compared:
+def _table(seen: Similarity, pairs: _OperandPairs, most: int) -> Compared:
     """Return a table of at most ``most`` rows, with cosines as scores if all norms are equal."""
     rows, pairs = len(pairs.anchors), pairs.sampled(most)
     anchors, candidates, gradient = pairs.anchors, pairs.candidates, pairs.gradient

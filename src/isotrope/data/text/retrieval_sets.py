@@ -48,7 +48,7 @@ class RetrievalSet:
     how: tuple[str, ...] = field(default=(), compare=False)
 
 
-class _Texts(NamedTuple):
+class _TextsById(NamedTuple):
     """The texts of a file, and the place of each id in them."""
 
     path: Path
@@ -151,7 +151,7 @@ def _load_folder(folder: Path) -> RetrievalSet:
     )
 
 
-def _relevant(path: Path, queries: _Texts, documents: _Texts) -> list[dict[int, float]]:
+def _relevant(path: Path, queries: _TextsById, documents: _TextsById) -> list[dict[int, float]]:
     """Return the relevant documents of each query, from the file of judgements."""
     relevant: list[dict[int, float]] = [{} for _ in queries.places]
     for line, query, document, score in _judgements(path):
@@ -180,7 +180,7 @@ def _present(folder: Path, name: str) -> Path:
 _HEADERS = ["_id", "text"], ["id", "text"]  # of a table of ids and texts
 
 
-def _read_texts(path: Path) -> _Texts:
+def _read_texts(path: Path) -> _TextsById:
     """Read a file of JSON lines, or of lines id<TAB>text. A title is put before its text."""
     places: dict[str, int] = {}
     texts: list[str] = []
@@ -207,7 +207,7 @@ def _read_texts(path: Path) -> _Texts:
         raise InputError(
             f"{place(path)}: write an id and a text on each line; this file has no text"
         )
-    return _Texts(path, places, texts)
+    return _TextsById(path, places, texts)
 
 
 def _judgements(path: Path) -> Iterator[tuple[int, str, str, float]]:
