@@ -456,6 +456,7 @@ def test_modules_and_partials_are_losses() -> None:
         (cross_entropy, {}, "passes 2 arguments, but loss_fn requires 1"),
         (triplet, {}, "passes 2 arguments, but loss_fn requires 1"),
         (infonce, {"of": "similarities"}, "passes 1 argument, but loss_fn requires 2"),
+        (lambda a, b, *, margin: a.sum(), {}, "wrap loss_fn, so that it needs no keyword"),
         (infonce, {"of": "distances"}, "give of as one of embeddings, similarities; found 'dist"),
         (infonce, {"against": "self"}, "give against as one of cross, within, both; found 'self'"),
         (infonce, {"reduction": "max"}, "give reduction as one of mean, sum; found 'max'"),

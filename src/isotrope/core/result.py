@@ -105,7 +105,7 @@ def _version(package: str) -> str | None:
         return None
 
 
-# with these options, git runs no command from the repository's settings, and writes nothing
+# git then writes nothing and starts no monitor; filters of the repository's files may still run
 _GIT = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false")
 
 

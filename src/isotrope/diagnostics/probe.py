@@ -211,8 +211,8 @@ def probe_images(
 ) -> Mapping[str, float | None]:
     """Return a dict: the measurements of an encoder on two random crops of each picture."""
     generator = torch.Generator().manual_seed(_SEED)
-    encoder.eval()
-    with torch.no_grad():
+    with modes_kept(encoder), torch.no_grad():
+        encoder.eval()
         crops = [a.apply(images, a.draw(len(images), generator)) for a in augments[:2]]
         views = [torch.cat([encoder(x) for x in crop.split(_PIECE)]) for crop in crops]
     measured = measure(objective, Views(views[0], views[1]))

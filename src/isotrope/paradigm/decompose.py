@@ -197,7 +197,10 @@ def _check_arguments(loss_fn: Callable[..., Tensor], of: Of) -> None:
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     if any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters):
         return
-    count = sum(p.kind in positional and p.default is inspect.Parameter.empty for p in parameters)
+    required = [p for p in parameters if p.default is inspect.Parameter.empty]
+    if named := [p.name for p in required if p.kind is inspect.Parameter.KEYWORD_ONLY]:
+        raise ValueError(f"wrap loss_fn, so that it needs no keyword argument: {named[0]}")
+    count = sum(p.kind in positional for p in required)
     wanted = 1 if of == "similarities" else 2
     if count != wanted:
         raise ValueError(

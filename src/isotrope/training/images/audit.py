@@ -1,8 +1,9 @@
 """Audits pictures before a training, with the encoder and heads as they are before the first step.
 
-Each picture is cropped and embedded once, in batches of the training's size. As in training, batch
-normalisation uses the statistics of the batch. The running statistics are not used: they come from
-other data, or are still the initial values. Nothing is trained; the caller's encoder is copied.
+Each picture is cropped and embedded once, in equal batches of the training's size or more. As in
+training, batch normalisation uses the statistics of the batch. The running statistics are not used:
+they come from other data, or are still the initial values. Nothing is trained; the caller's encoder
+is copied.
 """
 
 import copy
