@@ -57,6 +57,17 @@ def test_each_mistake_is_named(change, push: str, pull: str, cause: str) -> None
     assert last.startswith(cause)
 
 
+@pytest.mark.parametrize(("power", "remedy"), [(1, "1 / temperature"), (-1, "temperature")])
+def test_a_factor_that_is_a_number_of_the_loss_is_named(power: int, remedy: str) -> None:
+    class Wrong(InfoNCE, register=False):
+        def components(self, pairs: Pairs) -> Terms:
+            terms, factor = super().components(pairs), self.temperature**power
+            return replace(terms, weight=factor * terms.weight, pull=factor * terms.pull)
+
+    *_, last = mistakes(Wrong(temperature=0.07))
+    assert last.startswith(f"multiply weight and pull by {remedy}, or else correct GD or scale: ")
+
+
 def test_a_small_loss_is_held_to_the_same() -> None:
     class Tiny(Objective, register=False):
         def formula(self, pairs: Pairs) -> Tensor:

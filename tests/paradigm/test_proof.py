@@ -177,6 +177,19 @@ def test_parts_that_do_not_add_up_are_found() -> None:
 
     lines = proved(written(InfoNCE, attraction=half))
     assert failed(lines) == {PARTS}
+    assert lines[PARTS].means.startswith("define attraction and repulsion")
+
+
+@pytest.mark.usefixtures("briefly")
+def test_default_parts_that_do_not_add_up_have_a_hint() -> None:
+    plain = {"attraction": Objective.attraction, "repulsion": Objective.repulsion}
+
+    def hint(edit: Edit) -> str:
+        return proved(written(mistaken(InfoNCE, edit), **plain))[PARTS].means
+
+    assert hint(MISTAKES["no 1/tau"][1]).startswith("correct the components first")
+    moved = hint(lambda o, p, t: replace(MISTAKES["no 1/tau"][1](o, p, t), scale=20 * t.scale))
+    assert moved.startswith("move the factor 20 from scale into weight and pull")
 
 
 @pytest.mark.usefixtures("briefly")

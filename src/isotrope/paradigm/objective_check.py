@@ -76,7 +76,7 @@ def prove(cls: type[Objective], shapes: list[tuple[int, int]] | None = None) -> 
     yield _entries(more, proof.extended_error, _both(with_terms), few, proof.ignored_inputs)
     yield from _roles(with_terms + others)
     yield _used(cls)
-    yield _entries("attraction + repulsion = whole", proof.parts_error, with_terms, batches)
+    yield _entries("attraction + repulsion = whole", proof.parts_error, with_terms, batches, _sum)
     for name in INVARIANCES:
         yield _invariant(name, cases, batches)
     yield _coupled(cls)
@@ -117,6 +117,17 @@ def _roles(cases: list[Objective]) -> Iterator[Check]:
     yield _entries(
         shared, lambda *case: abs(proof.common_factor(*case)[0] - 1), cases, small, moved
     )
+
+
+def _sum(case: Objective, anchors: Tensor, positives: Tensor) -> str:
+    """Return how to make the parts add up; by default, they are the components without scale."""
+    if not proof.double_entry(case, anchors, positives) <= EXACT:
+        return "correct the components first"
+    scale = case.terms(anchors, positives, proof.additional_negatives(case, anchors)).scale
+    rest = scale * (len(anchors) if case.reduction == "mean" else 1)
+    if type(case).attraction is not Objective.attraction or abs(rest - 1) <= EXACT:
+        return "define attraction and repulsion so that their sum is the formula"
+    return f"move the factor {rest:.4g} from scale into weight and pull, or set reduction = 'sum'"
 
 
 def _used(cls: type[Objective]) -> Check:
@@ -285,8 +296,12 @@ def mistakes(objective: Objective) -> list[str]:
         lines.append("correct W: GD and the pull are right")
     elif of_push is not None and of_pull is not None and torch.allclose(of_push, of_pull):
         each = "" if len(of_push) == 1 else ", which is different for each anchor"
+        own = {n: v for n, v in objective.hyperparameters().items() if isinstance(v, float) and v}
+        lacks = {f"1 / {n}": v for n, v in own.items()} | {n: 1 / v for n, v in own.items()}
+        near = [lack for lack, v in lacks.items() if (of_push / v - 1).abs().max() <= EXACT]
+        act = f"multiply weight and pull by {near[0]}, or else correct" if near else "correct"
         lines.append(
-            f"correct {'GD' if each else 'GD or scale'}: push and pull have one factor{each}"
+            f"{act} {'GD' if each else 'GD or scale'}: push and pull have one factor{each}"
         )
     return lines
 
