@@ -252,6 +252,22 @@ def test_unknown_names_with_a_semicolon_are_proposed_as_they_are(tmp_path: Path)
         list(read([path]))
 
 
+@pytest.mark.parametrize(("choose", "columns"), [(2, "frage,antwort"), (1, "antwort")])
+def test_the_columns_with_the_longest_texts_are_proposed(
+    tmp_path: Path, choose: int, columns: str
+) -> None:
+    path = tmp_path / "faq.csv"
+    path.write_text(
+        "kategorie,frage,antwort,geaendert\n"
+        "Konto,Wie setze ich es?,Auf der Seite der Anmeldung.,2024-01-02\n"
+        "Versand in die Schweiz,Wann kommt mein Paket?,In zwei bis drei Werktagen.,2024-03-02\n"
+    )
+    with spelled(as_flag), pytest.raises(InputError) as caught:
+        list(read([path], choose=choose))
+    with spelled(as_flag):
+        assert f"--columns {columns};" in str(caught.value)
+
+
 def test_a_carriage_return_in_a_cell_is_text(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(b'anchor,positive\na,one\rtwo\n"b\rc","d\r\ne"\n')

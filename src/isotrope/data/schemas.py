@@ -210,7 +210,7 @@ def _untitled(table: Table) -> Form:
 
 
 def _proposal(table: Table, choose: int) -> str:
-    """Return a sentence that proposes to choose the columns with text in the first rows."""
+    """Return a sentence that proposes the columns with most text in the first rows."""
 
     def is_text(cells: Sequence[object]) -> bool:
         return bool(cells) and all(isinstance(c, str) and number(c) is None for c in cells)
@@ -219,7 +219,8 @@ def _proposal(table: Table, choose: int) -> str:
     if not names:
         return "give a table with a column of text, because no column of this table holds text"
     first = "if the first line is data, put a header above it, or else " if table.how else ""
-    chosen = f"choose columns by name: `--columns {','.join(names[:choose])}`"
+    long = sorted(names, key=lambda name: -sum(map(len, table.values(name))))[:choose]
+    chosen = f"choose columns by name: `--columns {','.join(sorted(long, key=names.index))}`"
     usual = "name the columns text, or anchor and positive, or sentence1, sentence2 and score"
     return f"{first}{chosen if choose else usual}"
 
