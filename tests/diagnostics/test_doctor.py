@@ -13,6 +13,7 @@ from isotrope.adapters.doctor.messages import HOSTS
 from isotrope.diagnostics.doctor import diagnose
 from isotrope.diagnostics.evidence import RunEvidence, Words
 from isotrope.diagnostics.findings import HEALTHY, Diagnosis, Evidence
+from isotrope.diagnostics.metrics import METRICS
 from isotrope.diagnostics.readings import gain_in_score
 from isotrope.diagnostics.verdict import THRESHOLDS, compared
 from isotrope.diagnostics.verdicts import VERDICTS
@@ -696,6 +697,22 @@ def test_one_batch_speaks_against_unrelated_positives_only_where_it_is_clear() -
     assert diagnose(mixed).verdict == ("unrelated-positives",)
     begun = replace(mixed, start={**probe, "positive_mean": 0.7})
     assert diagnose(begun).verdict == (HEALTHY,)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "shown"),
+    [
+        ({"dead": 1.0, "dissipation": 0.0, "scores": ()}, {"positive_mean": "rad"}),
+        ({"parameters": {"temperature": 3.0}, "hardest_share": 0.02}, {"hardest_share": ""}),
+    ],
+)
+def test_numbers_without_a_threshold_have_words_and_a_unit(numbers: Any, shown: Any) -> None:
+    (finding,) = diagnose(case(**numbers)).findings
+    evidence = {number.name: number for number in finding.evidence}
+    for name, unit in shown.items():
+        (metric,) = (metric for metric in METRICS if metric.column == name)
+        assert metric.definition.startswith(evidence[name].words)
+        assert evidence[name].unit == unit
 
 
 def test_a_diagnosis_is_read_from_the_top() -> None:

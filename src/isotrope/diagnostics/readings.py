@@ -9,7 +9,7 @@ import torch
 from isotrope.diagnostics.evidence import Row, RunEvidence
 from isotrope.diagnostics.findings import Evidence
 from isotrope.diagnostics.metrics import MEASURED
-from isotrope.diagnostics.verdict import crosses
+from isotrope.diagnostics.verdict import crosses, final_value
 from isotrope.paradigm.compose import Paradigm, pushes
 from isotrope.paradigm.forms import Derived
 from isotrope.paradigm.graph import number_of
@@ -28,8 +28,8 @@ def further_evidence(
     case: RunEvidence, *columns: str, **numbers: float | None
 ) -> tuple[Evidence, ...]:
     """Return ``numbers`` and the final values of ``columns`` as evidence that decides nothing."""
-    known = {**numbers, **{column: case.end(column) for column in columns}}
-    return tuple(Evidence(name, number) for name, number in known.items() if number is not None)
+    own = [Evidence(name, number) for name, number in numbers.items() if number is not None]
+    return (*own, *filter(None, (final_value(case, column) for column in columns)))
 
 
 def measured_steps(case: RunEvidence) -> int:

@@ -11,6 +11,7 @@ from typing import Literal
 
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Evidence, Finding
+from isotrope.diagnostics.metrics import METRICS
 
 Text = str | Callable[[RunEvidence], str]
 """A text, or a function that writes it for a given training."""
@@ -20,6 +21,7 @@ Number = Callable[[RunEvidence], float | None]
 THRESHOLDS: "dict[str, Threshold]" = {}
 """Every threshold by its name. The verdicts declare the thresholds, and so fill this record."""
 
+_METRICS = {metric.column: metric for metric in METRICS}
 _ROUNDING = 1e-3  # share of a limit; float32 measures a temperature to about 4 digits
 
 
@@ -83,6 +85,13 @@ def compared(name: str, number: float) -> Evidence:
     """Return a number as ``Evidence``, with the limit of the threshold ``name``."""
     threshold = THRESHOLDS[name]
     return Evidence(name, number, threshold.value, threshold.unit, threshold.side, threshold.label)
+
+
+def final_value(case: RunEvidence, column: str) -> Evidence | None:
+    """Return the final value of a column in the words of its metric; None if it is unknown."""
+    metric, value = _METRICS[column], case.end(column)
+    words = "" if metric.of_step else metric.definition.partition(";")[0]
+    return None if value is None else Evidence(column, value, unit=metric.unit, label=words)
 
 
 @dataclass(frozen=True)
@@ -191,11 +200,5 @@ class Verdict:
             for t, n in numbers
             if n is not None and (t.crossed_by(n) or not self.any_of)
         ]
-        for shown in self.shows:
-            if isinstance(shown, str):
-                value = case.end(shown)
-                more = None if value is None else Evidence(shown, value)
-            else:
-                more = shown(case)
-            evidence += [] if more is None else [more]
-        return Found(tuple(evidence))
+        more = (final_value(case, s) if isinstance(s, str) else s(case) for s in self.shows)
+        return Found((*evidence, *filter(None, more)))
