@@ -178,8 +178,8 @@ class TextAudit(Audit):
             pair = "the two texts of such a row may not belong together, or be a hard pair to keep"
             yield (
                 f"Check {self.rows.name} at the lines {self._some(found['apart'])}: "
-                f"{single if self.rows.columns < 2 else pair}. cleaned.jsonl, which `--output DIR` "
-                "writes, leaves these rows out."
+                f"{single if self.rows.columns < 2 else pair}. cleaned.jsonl (--output) leaves "
+                "these rows out."
             )
         limit, most = self.limits
         if len(found["cut"]) > _CUT * n:
@@ -192,9 +192,9 @@ class TextAudit(Audit):
         if pushed > _PUSHED:
             yield (
                 "Read some of the likely false negatives below. If they belong together, train "
-                "with `--groups label` on the file grouped.jsonl, which `--output DIR` writes: it "
-                "has all rows, and rows of one group do not push each other. For a trainer without "
-                "groups, use cleaned.jsonl, which has one row of each group."
+                "with `--groups label` on grouped.jsonl (--output), which has all rows: rows of "
+                "one group do not push each other. For a trainer without groups, use "
+                "cleaned.jsonl, which has one row of each group."
             )
 
     def _shown(self, row: int) -> str:
