@@ -235,7 +235,7 @@ def test_each_dev_metric_has_a_picture_of_its_own(
     monkeypatch.setattr("isotrope.reports.panels.SECTIONS", scores)
     dev = tuple(quantity for quantity in QUANTITIES if quantity.key == "dev")
     monkeypatch.setattr("isotrope.reports.pictures.QUANTITIES", dev)
-    sts, mrr = "dev STS Spearman (dev.tsv)", "held-out MRR@10 of 155 queries"
+    sts, mrr = "dev STS Spearman (dev.tsv)", "held-out MRR@10 of 97 queries among 1,097 texts"
     folders = [
         write_run(tmp_path / "a", dev_name=sts, dev=(80, 81), settings="dev: dev.tsv\n"),
         write_run(tmp_path / "b", dev_name=mrr, dev=(20, 30), settings="dev: auto\n"),
@@ -246,7 +246,8 @@ def test_each_dev_metric_has_a_picture_of_its_own(
     runs = [read_run(folder) for folder in folders]
     first, second = (shown for shown in panels(runs) if shown.key.startswith("dev"))
     assert (first.key, first.title) == ("dev", "Dev STS Spearman (dev.tsv)")
-    assert (second.key, second.title) == ("dev2", "Held-out MRR@10 of 155 queries")
+    whole = "Held-out MRR@10 of 97 queries among\n1,097 texts"
+    assert (second.key, second.title) == ("dev2", whole)
     assert [line["run"] for line in first.scales["dev"].lines] == [0, 2, 3]
     assert [line["run"] for line in second.scales["dev2-wide"].lines] == [1]
     assert (first.without, second.without) == (("e",), ())

@@ -7,6 +7,7 @@ readers can distinguish them. Text and axes are grey.
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from textwrap import fill
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -27,7 +28,7 @@ SECOND = (1.0, 1.7)
 _SMOOTH_FROM = 30  # least number of points with which the running mean is drawn
 _EXACT = 50_000  # points; with more, a mean after a huge value is rounded coarsely
 _MOST_FAINT = 6  # largest number of runs with which values are drawn behind the running means
-_TITLE = 40  # characters; a longer title would leave no room for the picture
+_TITLE = 40  # characters of a line; many lines would leave no room for the picture
 _MOST_BANDS = 3  # largest number of runs with which standard deviations are drawn
 _SEEN = 1.5  # least distance, in pixels, at which two lines can be distinguished
 _DECADES = 30  # a logarithmic axis is allowed if largest / smallest value is above this
@@ -101,8 +102,8 @@ def heading(quantity: Quantity, runs: Sequence[Run]) -> tuple[str, str]:
     """Return title and note of a picture. The note says if losses have different units."""
     if quantity.lines[0].column == "dev":
         scored = (run for _, run in _runs_of(quantity, runs) if not run.of_images)
-        name = next((run.dev_name for run in scored if run.dev_name), "")
-        return shortened(f"{name[:1].upper()}{name[1:]}" or quantity.title, _TITLE), quantity.note
+        name = next((run.dev_name for run in scored if run.dev_name), quantity.title)
+        return fill(shortened(name[:1].upper() + name[1:], 2 * _TITLE), _TITLE), quantity.note
     if _has_no_common_unit(quantity, runs):
         return (
             "Loss, scaled to 0-1",
