@@ -150,7 +150,10 @@ def test_scores_for_patience_follow_the_number_of_steps(
 
 
 def test_a_run_ends_in_time_and_repeats_as_it_ended(
-    given: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    given: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(recipe_facts, "_seconds", lambda *_: 1e-9)
     monkeypatch.setattr(recipe_facts, "_MEASURING", 0.0)
@@ -166,6 +169,10 @@ def test_a_run_ends_in_time_and_repeats_as_it_ended(
     assert 1 < metrics["steps"] < 16
     assert config.log_every == max(1, metrics["steps"] // 5)
     assert "train longer: --minutes 16 has time for" in outcome.result.details["next"]
+    assert "; about `--minutes " in outcome.result.details["next"]
+    told = capsys.readouterr().err
+    assert "--minutes 16 has time for" in told
+    assert "about `--minutes" not in told  # the advice comes once, after the run
     _, rows = read_log(outcome.output / "metrics.csv", complete=True)
     assert rows[metrics["steps"] - 1]["loss"] is not None  # the last step is logged
     assert rows[metrics["steps"]]["dev"] is not None

@@ -75,16 +75,12 @@ class TimeLimit:
         if steps >= _NEARLY * most:
             return ""
         rest = time.time() - self.began - seconds
+        enough = minutes_for(self.longer * most * seconds / steps, rest, second=self.second)
+        twice = ", twice (`--refit`)" * self.second
         cut = f"; with `--max-length {SHORTEST}`, a step takes {self.shorter:.0%} of the time"
-        advice = self.shortage(steps, most, seconds / steps, rest)
-        return f"train longer: {advice}" + cut * (self.shorter < _NEARLY)
-
-    def shortage(self, steps: int, most: int, each: float, rest: float) -> str:
-        """Return how many steps there is time for, and the ``--minutes`` that suffice for all."""
-        enough = minutes_for(self.longer * most * each, rest, second=self.second)
         return (
-            f"--minutes {self.minutes:g} has time for {steps:,} of {most:,} steps; "
-            f"about `--minutes {enough}` has time for all" + ", twice (`--refit`)" * self.second
+            f"train longer: --minutes {self.minutes:g} has time for {steps:,} of {most:,} steps; "
+            f"about `--minutes {enough}` has time for all{twice}" + cut * (self.shorter < _NEARLY)
         )
 
 
@@ -100,7 +96,7 @@ class Pace:
     def __init__(self, limit: TimeLimit, most: int, replan: Callable[[int], list[str]]) -> None:
         self.limit, self.most, self.replan = limit, most, replan
         self.until = limit.began + 60 * limit.minutes * PLANNED
-        self._step, self._since, self.each = 0, time.time(), 0.0
+        self._step, self._since = 0, time.time()
 
     def begin(self, step: int) -> None:
         """Start the clock at ``step``."""
@@ -120,20 +116,18 @@ class Pace:
         """
         now = time.time()
         left = self.until - now - scoring
-        self.each = (now - self._since) / (step - self._step)
+        each = (now - self._since) / (step - self._step)
         if left <= 0:
             return min(steps, step + 1)
         if step & (step - 1) or step > max(2, steps // 2):
             return steps
         self.begin(step)
-        found = min(self.most, step + max(1, int(left / max(self.each, 1e-9))))
+        found = min(self.most, step + max(1, int(left / max(each, 1e-9))))
         return found if abs(found - steps) > _CHANGE * steps else steps
 
     def correct(self, steps: int) -> str:
         """Change the number of steps; return the line that says why."""
         changed = self.replan(steps)
         now = f"; now {' '.join(changed)}" if changed else ""
-        if steps == self.most:
-            return f"--minutes {self.limit.minutes:g} has time for all {steps:,} steps{now}"
-        rest = self._since - self.limit.began - self.each * self._step
-        return self.limit.shortage(steps, self.most, self.each, max(0.0, rest)) + now
+        fits = f"all {steps:,}" if steps == self.most else f"{steps:,} of {self.most:,}"
+        return f"--minutes {self.limit.minutes:g} has time for {fits} steps{now}"
