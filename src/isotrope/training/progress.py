@@ -50,7 +50,7 @@ class Progress:
 
     def begin(self, step: int) -> None:
         """Start the bar at ``step``, the first step that this process runs."""
-        self._done = self._first = step
+        self._done, self._first = step, step + 1
         self._began = self._told = time.monotonic()
         self._bar = tqdm(
             total=self.steps,
@@ -63,8 +63,10 @@ class Progress:
         )
 
     def step(self, step: int) -> None:
-        """Advance by one step."""
+        """Advance by one step; the time left is that of steps after the first, which is slow."""
         self._done = step
+        if step == self._first:
+            self._began = time.monotonic()
         self._bar.update(1)
 
     def silence(self, step: int) -> None:
@@ -104,7 +106,7 @@ class Progress:
         left, done = self.steps * (1 + self._twice) - self._done, self._done - self._first
         each = (time.monotonic() - self._began) / max(done, 1)
         both = " for both trainings" if self._twice else ""
-        still = f"{tqdm.format_interval(left * each)} left{both}" if left and done else ""
+        still = f"{tqdm.format_interval(left * each)} left{both}" if left and done > 0 else ""
         self._told, self._newest = time.monotonic(), step
         told = ", ".join(filter(None, (state, still)))
         warn(f"step {step:,} of {self.steps:,}{told and f': {told}'}")

@@ -64,11 +64,11 @@ class RunCallback(TrainerCallback):
         step, state.max_steps = state.global_step, self.module.steps
         self.timer.begin()
         if self.log is not None:
-            self.log.progress.begin(step)
             folder = self.log.path.parent
             write_provenance(folder, step, seed=self.module.seed, data=self.fingerprint)
             self.log.begin(step)
             self.dev.begin(step)
+            self.log.progress.begin(step)  # its clock leaves out the first score
         if step == 0 and self.checkpoints.keep is not None:
             self.save()
         if self.pace is not None:
