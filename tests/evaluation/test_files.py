@@ -1,5 +1,6 @@
 """Encoding and searching a file: order, blocks, and what is refused."""
 
+import csv
 import functools
 import json
 import os
@@ -74,7 +75,34 @@ def test_an_interrupted_encoding_continues_after_the_rows_that_are_there(
     files.encode_file(model, corpus, out, device="cpu")
     assert seen[3:] == [5, 3]
     assert out.read_bytes() == whole.read_bytes()
+    assert (tmp_path / "out.rows.csv").read_bytes() == (tmp_path / "whole.rows.csv").read_bytes()
     assert not list(tmp_path.glob(".*"))
+
+
+def test_a_table_beside_the_matrix_lists_its_rows(
+    model: Path, corpus: Path, tmp_path: Path
+) -> None:
+    def rows_of(file: Path, **options: Any) -> list[dict[str, str]]:
+        n, _ = files.encode_file(model, file, tmp_path / "out.npy", device="cpu", **options)
+        with (tmp_path / "out.rows.csv").open(newline="") as table:
+            rows = list(csv.DictReader(table))
+        assert len(rows) == n
+        return rows
+
+    table = tmp_path / "faq.csv"
+    table.write_text('id,question,answer\na,x,"red\nboat"\nb,y,\n"c,d",z,old gate\n')
+    with table.open(newline="") as handle:
+        records = list(csv.DictReader(handle))
+    rows = rows_of(table, columns="answer")
+    assert [records[int(row["row"]) - 1]["answer"] for row in rows] == ["red\nboat", "old gate"]
+    assert [(row["line"], row["id"]) for row in rows] == [("2", "a"), ("5", "c,d")]
+    lines = corpus.read_text().splitlines()
+    assert [lines[int(row["line"]) - 1] for row in rows_of(corpus)] == TEXTS
+    own = tmp_path / "out.rows.csv"
+    own.write_text(before := "text\na red boat\n")
+    with pytest.raises(InputError, match="input"):
+        files.encode_file(model, own, tmp_path / "out.npy", device="cpu")
+    assert own.read_text() == before
 
 
 def test_a_worker_loads_a_model_that_was_replaced_again(tmp_path: Path) -> None:

@@ -18,10 +18,13 @@ examples:
   isotrope encode runs/photos photos/ -o photos.npy
 
 Row i of the matrix (float32) is the embedding of text i of the file. Blank lines are skipped. In a
-table, rows with an empty cell are skipped. For an image encoder, give a folder. A second file,
-photos.txt beside photos.npy, then lists the path of each picture. Unreadable pictures are skipped.
-A message says how many were skipped. If the encoding of texts is interrupted, repeat the command to
-continue. With --jobs N, N processes share the cores or GPUs, and each process loads the model.
+table, rows with an empty cell are skipped. A second file, embeddings.rows.csv beside
+embeddings.npy, therefore lists for each text its row in the table (1 is the first after the
+header), its line, and its id if a column _id or id has one. For an image encoder, give a folder.
+The second file, photos.txt beside photos.npy, then lists the path of each picture. Unreadable
+pictures are skipped. A message says how many were skipped. If the encoding of texts is interrupted,
+repeat the command to continue. With --jobs N, N processes share the cores or GPUs, and each process
+loads the model.
 """
 
 

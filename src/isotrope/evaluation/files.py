@@ -1,5 +1,6 @@
 """Encodes and searches the texts of a file or the pictures of a folder (``encode``, ``search``)."""
 
+import csv
 import functools
 import glob
 import hashlib
@@ -21,7 +22,6 @@ from numpy.typing import NDArray
 from isotrope.core.documents import check_file
 from isotrope.core.errors import InputError, place
 from isotrope.core.files import (
-    atomic_replace,
     check_outputs,
     open_own,
     os_errors_as_input_errors,
@@ -78,9 +78,13 @@ def encode_file(
 
     The file is read twice, first to count its texts, so that memory does not grow with the file.
     Finished rows are kept in a hidden folder beside ``output``; after an interruption, the same
-    call continues after these rows. For an image encoder, ``file`` is a folder of pictures. Then a
-    text file with the name of ``output`` and the suffix .txt lists the paths of the n pictures;
-    unreadable pictures are skipped, with a warning.
+    call continues after these rows. Blank lines, and rows of a table with an empty text, are
+    skipped. A table with the name of ``output`` and the suffix .rows.csv therefore lists where the
+    n texts are: ``row`` in the table (from 1, after the header), ``line`` and ``id``.
+
+    For an image encoder, ``file`` is a folder of pictures. Then a text file with the name of
+    ``output`` and the suffix .txt lists the paths of the n pictures; unreadable pictures are
+    skipped, with a warning.
 
     ``options`` are the options of ``isotrope encode``. The option ``prompt`` is put before every
     text. By default, it is the model's prompt for passages (if it has one), as in :func:`search`.
@@ -96,16 +100,17 @@ def encode_file(
     if takes_images(model, ask_hub=True):
         settings.check_used(pictures=True)
         return _encode_pictures(model, Path(file), output, settings, progress=progress)
+    names = [output.name, output.with_suffix(".rows.csv").name]
+    check_outputs(output.parent, names, [file])
     reading = _single_texts(file, settings.columns)
     count, digest = 0, hashlib.blake2b(digest_size=8)
     for record in reading:
         count += 1
         digest.update(record.texts[0].encode("utf-8", "surrogatepass") + b"\0")
-    print(reading, file=sys.stderr)
+    print(f"{reading}; the rows of the matrix are listed in {names[1]}", file=sys.stderr)
     encoder = SentenceEncoder.load(model, pooling=settings.pooling, device=settings.device)
     _, prompt = _prompts(encoder, "", settings.prompt)
     source = _Source(model, settings.pooling, settings.device, encoder.fingerprint())
-    texts = (prompt + record.texts[0] for record in reading)
     shape = (count, encoder.dimension)
     about = fingerprint(source.fingerprint, digest.digest(), prompt, settings.normalize)
     unfinished = output.with_name(f".{output.name}.{about[:8]}")
@@ -113,7 +118,8 @@ def encode_file(
         # no memory map: on a full disk, writing to it ends the process (bus error)
         with open_own(unfinished / "rows.npy", "ab") as matrix:
             done = _continue_matrix(matrix, shape)
-            remaining = islice(texts, done, None)
+            texts = _listed(reading, unfinished / "rows.csv")
+            remaining = (prompt + text for text in islice(texts, done, None))
             blocks = iter(lambda: list(islice(remaining, _BLOCK)), [])
             in_process = settings.jobs == 1
             inner = progress and in_process and count <= _BLOCK  # the encoder shows its own bar
@@ -128,8 +134,9 @@ def encode_file(
                     matrix.write(rows.astype("<f4", copy=False).tobytes())
                     matrix.flush()
                     show(len(rows))
-        with atomic_replace(output) as temporary:
-            (unfinished / "rows.npy").replace(temporary)
+        with replace_together(output.parent, names) as new:
+            for name, written in zip(names, ("rows.npy", "rows.csv"), strict=True):
+                (unfinished / written).replace(new / name)
     _remove_unfinished(output)
     return shape
 
@@ -142,6 +149,16 @@ def _single_texts(file: Path, columns: Sequence[str] | None) -> Reading:
         name = reading.names[1]
         raise InputError(f"choose a column, for example `--columns {name}`: {file} holds pairs")
     return reading
+
+
+def _listed(reading: Reading, path: Path) -> Iterator[str]:
+    """Yield the texts of a file, and write a table with the row, line and id of each."""
+    with open_own(path, "w", encoding="utf-8", errors="backslashreplace", newline="") as table:
+        written = csv.writer(table, lineterminator="\n")
+        written.writerow(("row", "line", "id"))
+        for record in reading:
+            written.writerow((reading.rows, record.line, record.id))
+            yield record.texts[0]
 
 
 def _continue_matrix(matrix: IO[bytes], shape: tuple[int, int]) -> int:
