@@ -65,6 +65,15 @@ def test_a_query_may_find_any_target_of_its_group():
     assert holdout_set(PAIRS, "pairs", groups=list(range(40))) == holdout_set(PAIRS, "pairs")
 
 
+def test_answers_of_the_training_data_are_right_for_their_group():
+    others = {"positive 0": 0, "known": 3, "strange": 99}
+    plain = holdout_set(PAIRS, "pairs", others=others)
+    grouped = holdout_set(PAIRS, "pairs", others=others, groups=list(range(40)))
+    assert len(plain.corpus) == len(PAIRS) + 2
+    assert grouped.corpus == plain.corpus
+    assert found(grouped) == found(plain) | {("anchor 3", "known")}
+
+
 def test_a_query_of_a_group_does_not_find_its_own_text():
     records = [(f"word {i}", f"word {i + 1}") for i in range(40)]
     alone = holdout_set(records, "pairs")

@@ -258,3 +258,37 @@ def test_no_held_out_record_of_a_group_shares_a_text_with_training(
     assert len(held) > 0.05 * len(rows)
     assert not store.trained_on(held).any()
     assert len(held) + len(store) > 0.8 * len(rows)
+
+
+def test_answers_of_the_training_data_are_ranked_and_right_for_their_group(
+    given: dict[str, Any], tmp_path: Path
+) -> None:
+    """Each answer has a near-copy in its group, and each question has one of the two."""
+    topics = range(10)
+    rows = [
+        {"anchor": f"t{t} question {i}", "positive": f"t{t} see {'so' * (i % 2)}", "label": f"t{t}"}
+        for t in topics
+        for i in range(12)
+    ]
+    file = tmp_path / "faq.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+    class OneWording:
+        def encode(self, texts: list[str], **_: object) -> np.ndarray:
+            words = [text.split() for text in texts]
+            topic = np.eye(10)[[int(first[1:]) for first, *_ in words]]
+            return np.column_stack([topic, ["so" in each for each in words]])
+
+    scores = {}
+    for groups in ("label", None):
+        settings = TrainSettings.read(
+            {**given, "files": [str(file)], "groups": groups, "holdout": 0.3}
+        )
+        records = read([file], groups=groups)
+        store = store_of(settings, encoder_of(settings), tmp_path / str(groups), records)
+        metric = dev_metric_held_out({"": store}, prompts=("", ""))
+        assert "among 20 texts" in metric.name
+        scores[groups] = metric.score(OneWording()).value  # type: ignore[arg-type]
+    assert scores["label"] == 100
+    assert scores[None] is not None
+    assert 50 < scores[None] < 90

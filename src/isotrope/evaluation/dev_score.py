@@ -108,7 +108,7 @@ def dev_metric_held_out(
 
     Each data set is searched separately. The score is the mean over all queries. If an answer has
     several questions, the answers of the training data are ranked too. If records have groups, all
-    targets of the query's group are correct. For pairs with scores, the dev score is Spearman's
+    texts of the query's group are correct. For pairs with scores, the dev score is Spearman's
     correlation.
     """
     sets, scored, looked_at, met = [], [], 0, 0
@@ -160,7 +160,7 @@ def holdout_set(
     limit: int = MOST,
     seed: int = 0,
     groups: Sequence[int] | NDArray[np.integer[Any]] | None = None,
-    others: Sequence[str] = (),
+    others: Mapping[str, int] = {},
 ) -> RetrievalSet:
     """Make a search task from held-out records.
 
@@ -176,7 +176,7 @@ def holdout_set(
         seed: Seed of the draw.
         groups: A number for each record, equal for records that belong together. If a pair occurs
             in several records, the number of the first record counts.
-        others: Texts that are ranked besides the targets.
+        others: Texts that are ranked besides the targets, each with the number of its group.
     """
     found = usable(records, views)
     if len(found) < LEAST:
@@ -191,7 +191,7 @@ def holdout_set(
     drawn = [pairs[i] for i in order]
     data = from_pairs([*drawn[:-1], (*drawn[-1], *others)])
     if groups is not None:
-        _share_targets(data, drawn, [int(groups[found[pair]]) for pair in drawn])
+        _share_targets(data, {pair: int(groups[found[pair]]) for pair in drawn}, others)
     return data
 
 
@@ -206,15 +206,15 @@ def usable(records: Iterable[Sequence[str]], views: str) -> dict[tuple[str, str]
 
 
 def _share_targets(
-    data: RetrievalSet, pairs: Sequence[tuple[str, str]], groups: Sequence[int]
+    data: RetrievalSet, pairs: Mapping[tuple[str, str], int], others: Mapping[str, int]
 ) -> None:
     """Make all targets of a group relevant to its queries, but no query to itself."""
     query_at = {text: place for place, text in enumerate(data.queries)}
     target_at = {text: place for place, text in enumerate(data.corpus)}
     targets: dict[int, dict[int, float]] = {}
-    for (_, target), group in zip(pairs, groups, strict=True):
+    for target, group in (*((text, g) for (_, text), g in pairs.items()), *others.items()):
         targets.setdefault(group, {})[target_at[target]] = 1.0
-    for (query, _), group in zip(pairs, groups, strict=True):
+    for (query, _), group in pairs.items():
         data.relevant[query_at[query]].update(targets[group])
     for number, place in data.itself.items():
         data.relevant[number].pop(place, None)

@@ -115,7 +115,7 @@ def build(
         for working in (_ROWS, _HASHES, _GROUPED, _HELD, _REPEATED):
             (temporary / working).unlink()
         if held.known and 0 < len(writer.answers) <= _MOST_ANSWERS:
-            (temporary / "answers.json").write_text(json.dumps([*writer.answers]), encoding="utf-8")
+            (temporary / "answers.json").write_text(json.dumps(writer.answers), encoding="utf-8")
         digests = {path.name: file_digest(path) for path in sorted(temporary.iterdir())}
         manifest = {"format": FORMAT, "dtype": writer.dtype, "report": asdict(report)}
         text = json.dumps(manifest | {"digests": digests}, indent=2)
@@ -146,7 +146,7 @@ class _Writer:
 
     Attributes:
         dtype: Type of the token ids.
-        answers: Dict whose keys are the different positives; some are missing above 1,000.
+        answers: Dict from the different positives, not all above 1,000, to a hash of the group.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class _Writer:
         )
         self.dtype = "uint16" if settings.vocabulary <= 1 << 16 else "uint32"
         self.records = self.texts = self.tokens = self.truncated = self.negatives = 0
-        self.answers: dict[str, None] = {}
+        self.answers: dict[str, int] = {}
         self._open = ExitStack()
         self._files: dict[str, BinaryIO] = {
             name: self._open.enter_context((folder / name).open("wb"))
@@ -189,15 +189,16 @@ class _Writer:
                 f"give each record {len(self._first.texts)} texts and {layout.scores} scores, like "
                 f"the first; record {self.records} has {texts} texts and {scores} scores"
             )
+        mark = group_mark(record.group, record.texts[0]) >> 1 if layout.grouped else 0  # an int64
         if record.held:
             row: tuple[int, ...] = (-1,) * layout.numbers
             self._files[_HELD].write(json.dumps(record.texts + record.scores).encode() + b"\n")
         else:
-            row = self._add_texts(record)
+            row = self._add_texts(record, mark)
         if layout.scores:
             row += tuple(np.array(record.scores).view(np.int64).tolist())
         if layout.grouped:
-            row += (group_mark(record.group, record.texts[0]) >> 1,)  # fits into an int64
+            row += (mark,)
             grouped = "\0".join((*record.texts, record.group)).encode()
             has_group = record.group and not record.held
             self._values[_GROUPED].append(hash64(grouped) if has_group else 0)
@@ -207,8 +208,8 @@ class _Writer:
         if too_many or self._characters >= _BATCH_CHARACTERS:
             self._flush()
 
-    def _add_texts(self, record: Formed) -> tuple[int, ...]:
-        """Append the texts of a record; return the numbers in its row."""
+    def _add_texts(self, record: Formed, mark: int) -> tuple[int, ...]:
+        """Append the texts of a record with a hash of its group; return the numbers in its row."""
         layout, (query, passage) = self.layout, self.settings.prompts
         anchor, *others = record.texts
         if record.continues and query == passage:  # the anchor is the last text that was added
@@ -216,8 +217,8 @@ class _Writer:
         own = (self._add_text(query, anchor), *(self._add_text(passage, text) for text in others))
         if layout.numbers < 4:
             return own
-        if len(self.answers) <= _MOST_ANSWERS and not (layout.grouped or layout.scores):
-            self.answers[others[0]] = None
+        if len(self.answers) <= _MOST_ANSWERS and not layout.scores:
+            self.answers.setdefault(others[0], mark)
         negatives = len(own) - 2
         self.negatives += negatives
         return own[0], own[1], own[1] + 1, negatives

@@ -9,7 +9,7 @@ A store is a folder:
   of the positive's text (in pairs), the number of the first hard negative's text and the count of
   hard negatives (if any), the bits of the scores (if any), a hash of the group (if any);
 - ``holdout.jsonl``: a list for each held-out record: the texts, then the scores;
-- ``answers.json``: the different positives, if they are known answers (an FAQ), at most 1,000;
+- ``answers.json``: known answers (of an FAQ, at most 1,000), each with a hash of its group, or 0;
 - ``holdout-groups.bin``: int64, a hash of the group of each held-out record, if there are groups;
 - ``manifest.json``: a description of the store and a hash of each file, written last.
 """
@@ -190,10 +190,10 @@ class TokenStore:
             for line in handle:
                 yield tuple(json.loads(line))
 
-    def answers(self) -> list[str]:
-        """Return a list of the different positives; [] if the store has no ``answers.json``."""
+    def answers(self) -> dict[str, int]:
+        """Return the content of ``answers.json``: a dict from answers to hashes of their groups."""
         path = self.folder / "answers.json"
-        return json.loads(path.read_bytes()) if path.is_file() else []
+        return json.loads(path.read_bytes()) if path.is_file() else {}
 
     def trained_on(self, records: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
         """Return, for each record, whether a near-identical text of its first two is here."""
