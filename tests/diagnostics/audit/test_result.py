@@ -17,6 +17,7 @@ from isotrope.diagnostics.audit.push import ledger
 from isotrope.diagnostics.audit.rows import read_rows
 from isotrope.diagnostics.audit.run import audit_rows, checked_objective
 from isotrope.diagnostics.audit.texts import TextAudit
+from isotrope.diagnostics.probe import read_texts
 from isotrope.objectives.dcl import DCL
 from isotrope.objectives.infonce import InfoNCE
 from isotrope.objectives.triplet import MPT
@@ -71,6 +72,21 @@ def test_advice_names_what_to_change_and_says_when_there_is_nothing() -> None:
     assert any("grouped.jsonl" in line for line in audited(InfoNCE()).advice())
     none = {**audit.found, "cut": np.arange(0), "apart": np.arange(0)}
     assert "Nothing: " in str(replace(audit, found=none))
+
+
+def test_near_copies_are_counted_as_by_diagnose(tmp_path: Path) -> None:
+    lines = [
+        f"q {i}\tthe {i} sheet says what to do then, {chr(97 + i)}a {chr(97 + i)}b"
+        for i in range(20)
+    ]
+    lines += [f"r {i}\tplease {line.split(chr(9))[1]}" for i, line in enumerate(lines[:6])]
+    file = tmp_path / "faq.tsv"
+    file.write_text("\n".join(lines) + "\n")
+    audit = replace(audited(InfoNCE()), rows=read_rows(file))
+    share = read_texts([file]).copies
+    assert 0.2 < share < 1
+    assert any(f"{share:.2%}" in line and "--groups" in line for line in audit.advice())
+    assert not any("--groups`" in line and "%" in line for line in audited(InfoNCE()).advice())
 
 
 @pytest.mark.parametrize(("cut", "pushed"), [(10, 0.01), (11, 0.01), (10, 0.011), (11, 0.011)])

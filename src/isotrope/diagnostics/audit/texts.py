@@ -29,6 +29,8 @@ from isotrope.core.table import TitledTable
 from isotrope.data.text.repeats import joined_groups
 from isotrope.diagnostics.audit.result import LISTED, Audit, of_listed
 from isotrope.diagnostics.audit.rows import PairedRows
+from isotrope.diagnostics.probe import texts_of
+from isotrope.diagnostics.verdicts.forces import FALSE_NEGATIVES
 from isotrope.paradigm import registry
 
 _TOO_FEW = {
@@ -195,6 +197,15 @@ class TextAudit(Audit):
                 "with `--groups label` on grouped.jsonl (--output), which has all rows: rows of "
                 "one group do not push each other. For a trainer without groups, use "
                 "cleaned.jsonl, which has one row of each group."
+            )
+
+        drawn, labels = [texts[:2] for texts in self.rows.texts], self.rows.grouped.astype(str)
+        sample = texts_of(drawn, views=self.rows.views, name=self.rows.name, labels=labels.tolist())
+        if FALSE_NEGATIVES.thresholds[0].crossed_by(sample.copies):  # as `isotrope diagnose` does
+            yield (
+                "Write one text for all of its near-copies, or train with `--groups` and a column "
+                f"that has one value for all copies of a text: {sample.copies:.2%} of the texts "
+                "have a near-copy. Ignore this if the few words that differ matter in your data."
             )
 
     def _shown(self, row: int) -> str:

@@ -206,7 +206,7 @@ FALSE_NEGATIVES = Verdict(
         ),
     ),
     Change(
-        "train on a file without these copies (for example, remove ids, then run `sort -u`)",
+        "train on a file without these copies (remove ids, `sort -u`), or with `--groups COLUMN`",
         lambda case: case.words.copies,
     ),
     texts_only=True,
