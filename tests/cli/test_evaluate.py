@@ -157,6 +157,19 @@ def test_a_table_of_queries(run, models, files, tmp_path) -> None:
     assert run("evaluate", models[0], "--queries", table, "--sts", files["own"]).code == 2
 
 
+def test_near_copies_of_an_answer_that_no_query_lists_are_counted(run, models, tmp_path) -> None:
+    data, more = tmp_path / "pairs.tsv", tmp_path / "more.txt"
+    answer, other = "open the app and freeze the card", "send the form back by ordinary mail"
+    data.write_text(f"a lost card\t{answer}\na new name\t{other}\n")
+    more.write_text(f"please {answer}\n")
+    asked = ("evaluate", models[0], "--retrieval", data)
+    assert "2 of the 3 documents" in run(*asked, "--corpus", more).err
+    assert "near-copies" not in run(*asked).err
+    with data.open("a") as handle:
+        handle.write(f"a lost card\tplease {answer}\n")
+    assert "near-copies" not in run(*asked, "--corpus", more).err
+
+
 def test_scores_in_the_model_card(run, models, files, tmp_path) -> None:
     card = models[0] / "README.md"
     before = card.read_text()

@@ -142,6 +142,7 @@ def evaluate(settings: EvaluateSettings) -> int:
         searched = load_retrieval(settings.retrieval, settings.columns, corpus=settings.corpus)
         for model in models:
             _warn_if_known(model, searched.queries)
+        _warn_of_copies(searched.corpus, searched.relevant)
     result = results[0]
     if len(results) > 1:
         result = compare(results)
@@ -251,6 +252,23 @@ def _warn_if_known(model: str, queries: Sequence[str]) -> None:
         print(
             f"{model}: {known:,} of the {len(queries):,} queries are in the data of this run, "
             "so the scores are higher than on new queries",
+            file=sys.stderr,
+        )
+
+
+def _warn_of_copies(texts: Sequence[str], relevant: Sequence[Mapping[int, float]]) -> None:
+    """Warn of near-copies, except those relevant to one query; at most ``COMPARED`` texts."""
+    import numpy as np
+
+    from isotrope.data.text.repeats import groups_of
+    from isotrope.diagnostics.probe import COMPARED, copied
+
+    links = np.array([[next(iter(row)), place] for row in relevant for place in row])
+    groups = groups_of(links, len(texts))
+    if len(texts) <= COMPARED and (count := round(len(texts) * copied(texts, groups=groups))):
+        print(
+            f"{count:,} of the {len(texts):,} documents are near-copies of another one, which a "
+            "query may count as wrong: write one text for its copies, or list all as right answers",
             file=sys.stderr,
         )
 

@@ -41,7 +41,7 @@ ROWS = 256
 """Number of embedded inputs; the standard error of a share is then about three percent."""
 
 _READ = 20_000  # records that the samples are drawn from
-_COMPARED = 2_000  # texts among which copies are counted
+COMPARED = 2_000  # texts among which copies are counted
 _PIECE = 64  # texts or pictures of one forward pass
 _SEED = 0
 
@@ -133,8 +133,8 @@ def texts_of(
         tuple(prompt + text for prompt, text in zip(prompts, record, strict=False))
         for record in _evenly(drawn, ROWS)
     ]
-    compared = zip(*_evenly(drawn, _COMPARED), strict=True)  # all first texts, all second texts
-    groups = _groups(drawn, labels, _COMPARED)
+    compared = zip(*_evenly(drawn, COMPARED), strict=True)  # all first texts, all second texts
+    groups = _groups(drawn, labels, COMPARED)
     copies = max(copied(column, groups=groups) for column in compared)
     return Texts(records, views, copies, _groups(drawn, labels, ROWS), len(drawn), name)
 
