@@ -87,8 +87,8 @@ def test_images_are_scored_by_their_neighbours(tmp_path: Path) -> None:
             r"metrics.csv, line 2: expected 4 cells, found 2",
         ),
         (",2.5,1,\n", "files: [a]\n", r"metrics.csv, line 2: the row has no step"),
-        ("0,1,1,1\n", "{", r"config.yaml:1 is not YAML"),
-        ("0,1,1,1\n", "- a\n", "config.yaml must hold settings"),
+        ("0,1,1,1\n", "{", r"config.yaml, line 1: .* is not YAML"),
+        ("0,1,1,1\n", "- a\n", "config.yaml: .* must hold settings"),
     ],
 )
 def test_damaged_files_are_named(tmp_path: Path, lines: str, settings: str, message: str) -> None:
