@@ -1,14 +1,17 @@
 """Every malformed corpus is refused on one line that names the file and says what to do."""
 
 import gzip
+import inspect
 import io
 import os
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from isotrope.core.documents import parse_json
 from isotrope.core.errors import InputError
 from isotrope.core.legible import legible
 from isotrope.data.sources import read
@@ -270,3 +273,11 @@ def test_files_are_named_before_anything_is_read(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\n")
     with pytest.raises(InputError, match="no such file"):
         read([tmp_path / "a.txt", tmp_path / "b.txt"])
+
+
+def test_a_nested_value_is_refused_from_a_deep_stack() -> None:
+    def parsed(frames: int) -> object:
+        return parsed(frames - 1) if frames else parse_json("[" * 101 + "]" * 101)
+
+    with pytest.raises(ValueError, match="nested too deeply"):
+        parsed(sys.getrecursionlimit() - len(inspect.stack()) - 160)  # enough to parse it

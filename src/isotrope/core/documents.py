@@ -96,11 +96,11 @@ class _Decoder(json.JSONDecoder):
         """Return a value and where it ends; a flat value is not searched."""
         try:
             value, end = super().raw_decode(s, idx)
+            if s.count("[") + s.count("{") <= _DEEPEST or not _is_deeper(value, _DEEPEST):
+                return value, end
         except RecursionError:
-            raise ValueError("it is nested too deeply") from None
-        if s.count("[") + s.count("{") > _DEEPEST and _is_deeper(value, _DEEPEST):
-            raise ValueError("it is nested too deeply")
-        return value, end
+            pass
+        raise ValueError("it is nested too deeply")
 
 
 def _is_deeper(value: object, levels: int) -> bool:
@@ -121,8 +121,8 @@ def read_json(path: Path | str) -> Any:  # noqa: ANN401 - any JSON
     try:
         return parse_json(text)
     except ValueError as error:
-        problem = f"restore this file; it is not valid JSON ({error})"
-        raise InputError(f"{place(path)}: {problem}") from error
+        why = f"restore this file; it is not valid JSON ({error})"
+        raise InputError(f"{place(path)}: {why}") from error
 
 
 def read_yaml(path: Path | str) -> dict[str, Any]:
