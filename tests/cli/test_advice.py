@@ -85,7 +85,7 @@ CASES = [  # what is typed, what is proposed, and what is typed then
         "{} {advice}",
     ),
     ("audit odd.csv --encoder M --device cpu", "--columns 'die Frage,die Antwort'", "{} {advice}"),
-    ("encode M odd.csv -o OUT.npy", "--columns 'die Frage'", "{} {advice}"),
+    ("encode M odd.csv -o OUT.npy", "--columns 'die Antwort'", "{} {advice}"),
     ("search M pairs.csv query", "--columns positive", "{} {advice}"),
     ("search M texts.txt", "--queries FILE", "{} --queries texts.txt"),
     ("search M pairs.tsv query", "--columns 2", "{} {advice}"),
