@@ -258,9 +258,9 @@ def test_the_columns_with_the_longest_texts_are_proposed(
 ) -> None:
     path = tmp_path / "faq.csv"
     path.write_text(
-        "kategorie,frage,antwort,geaendert\n"
-        "Konto,Wie setze ich es?,Auf der Seite der Anmeldung.,2024-01-02\n"
-        "Versand in die Schweiz,Wann kommt mein Paket?,In zwei bis drei Werktagen.,2024-03-02\n"
+        "kategorie,frage,antwort,geaendert,quelle\n"
+        f"Konto,Wie setze ich es?,Auf der Seite der Anmeldung.,2024-01-02,{'https://a' * 9}\n"
+        "Versand in die EU,Wann kommt mein Paket?,In zwei bis drei Werktagen.,2024-03-02,b\n"
     )
     with spelled(as_flag), pytest.raises(InputError) as caught:
         list(read([path], choose=choose))

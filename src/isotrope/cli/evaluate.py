@@ -268,7 +268,8 @@ def _warn_of_copies(texts: Sequence[str], relevant: Sequence[Mapping[int, float]
     if len(texts) <= COMPARED and (count := round(len(texts) * copied(texts, groups=groups))):
         print(
             f"{count:,} of the {len(texts):,} documents are near-copies of another one, which a "
-            "query may count as wrong: write one text for its copies, or list all as right answers",
+            "query may count as wrong: write one text for its copies, or list all as right "
+            "answers. Ignore this if the numbers or few words that differ matter in your data",
             file=sys.stderr,
         )
 

@@ -7,7 +7,7 @@ through :class:`LegibleStream`. Escapes are written as in JSON, so JSON keeps it
 import csv
 import io
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext, suppress
 from itertools import chain
 from pathlib import Path
@@ -47,7 +47,7 @@ def counted(count: int, what: str) -> str:
     return f"{count:,} {what}{'s' * (count != 1)}"
 
 
-def csv_text(header: Iterable[object], rows: Iterable[Iterable[object]] = ()) -> str:
+def csv_text(header: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
     """Return a table as CSV in which a spreadsheet finds no formulas.
 
     A text that begins with =, +, -, @ or a tab and is not a number gets an apostrophe before it.

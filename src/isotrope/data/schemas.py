@@ -210,7 +210,7 @@ def _untitled(table: Table) -> Form:
 
 
 def _proposal(table: Table, choose: int) -> str:
-    """Return a sentence that proposes the columns with most text in the first rows."""
+    """Return a sentence that proposes the columns with most words in the first rows."""
 
     def is_text(cells: Sequence[object]) -> bool:
         return bool(cells) and all(isinstance(c, str) and number(c) is None for c in cells)
@@ -219,7 +219,9 @@ def _proposal(table: Table, choose: int) -> str:
     if not names:
         return "give a table with a column of text, because no column of this table holds text"
     first = "if the first line is data, put a header above it, or else " if table.how else ""
-    long = sorted(names, key=lambda name: -sum(map(len, table.values(name))))[:choose]
+    words = {name: " ".join(map(str, table.values(name))) for name in names}
+    # texts of Chinese or Japanese have few spaces, but many characters
+    long = sorted(names, key=lambda n: (-len(words[n].split()), -len(words[n])))[:choose]
     chosen = f"choose columns by name: `--columns {','.join(sorted(long, key=names.index))}`"
     usual = "name the columns text, or anchor and positive, or sentence1, sentence2 and score"
     return f"{first}{chosen if choose else usual}"

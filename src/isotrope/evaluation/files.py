@@ -1,5 +1,6 @@
 """Encodes and searches the texts of a file or the pictures of a folder (``encode``, ``search``)."""
 
+import csv
 import functools
 import glob
 import hashlib
@@ -28,7 +29,6 @@ from isotrope.core.files import (
     replace_together,
 )
 from isotrope.core.fingerprint import fingerprint
-from isotrope.core.legible import csv_text
 from isotrope.core.lock import exclusive_lock
 from isotrope.core.pictures import SUFFIXES, Unreadable, square
 from isotrope.core.progress import bar, showing
@@ -154,9 +154,10 @@ def _single_texts(file: Path, columns: Sequence[str] | None) -> Reading:
 def _listed(reading: Reading, path: Path) -> Iterator[str]:
     """Yield the texts of a file, and write a table with the row, line and id of each."""
     with open_own(path, "w", encoding="utf-8", errors="backslashreplace", newline="") as table:
-        table.write(csv_text(("row", "line", "id")))
+        written = csv.writer(table, lineterminator="\n")  # ids as they are, to join tables by
+        written.writerow(("row", "line", "id"))
         for record in reading:
-            table.write(csv_text((reading.rows, record.line, record.id)))
+            written.writerow((reading.rows, record.line, record.id))
             yield record.texts[0]
 
 

@@ -125,9 +125,12 @@ def _sum(case: Objective, anchors: Tensor, positives: Tensor) -> str:
         return "correct the components first"
     scale = case.terms(anchors, positives, proof.additional_negatives(case, anchors)).scale
     rest = scale * (len(anchors) if case.reduction == "mean" else 1)
-    if type(case).attraction is not Objective.attraction or abs(rest - 1) <= EXACT:
+    default = type(case).attraction is Objective.attraction
+    if default and abs(scale - 1) <= EXACT:
+        return "scale lacks 1 / (number of rows): move this factor from weight and pull to scale"
+    if not default or abs(rest - 1) <= EXACT:
         return "define attraction and repulsion so that their sum is the formula"
-    return f"move the factor {rest:.4g} from scale into weight and pull, or set reduction = 'sum'"
+    return f"move the factor {rest:.4g} from scale into weight and pull"
 
 
 def _used(cls: type[Objective]) -> Check:

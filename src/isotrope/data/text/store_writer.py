@@ -218,7 +218,8 @@ class _Writer:
         if layout.numbers < 4:
             return own
         if len(self.answers) <= _MOST_ANSWERS and not layout.scores:
-            self.answers.setdefault(others[0], mark)
+            known = self.answers.get(others[0], mark)
+            self.answers[others[0]] = mark if record.group else known
         negatives = len(own) - 2
         self.negatives += negatives
         return own[0], own[1], own[1] + 1, negatives
