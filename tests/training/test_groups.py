@@ -292,6 +292,7 @@ def test_answers_of_the_training_data_are_ranked_and_right_for_their_group(
         store = store_of(settings, encoder_of(settings), tmp_path / str(groups), records)
         metric = dev_metric_held_out({"": store}, prompts=("", ""))
         assert "among 20 texts" in metric.name
+        assert len({*store.answers().values()}) == (10 if groups else 1)
         scores[groups] = metric.score(OneWording()).value  # type: ignore[arg-type]
     assert scores["label"] == 100
     assert scores[None] is not None
