@@ -171,7 +171,7 @@ def test_sweep(outcome: Any, tmp_path: Path) -> None:
     found = isotrope.sweep(
         texts,
         vary={"learning_rate": [1e-5, 1e-4], "head": ["none"]},
-        metric="seconds",
+        metric="loss",
         **options,
     )
     assert set(found.details["best"]) == {"learning-rate", "head"}
