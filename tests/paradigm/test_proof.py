@@ -190,6 +190,10 @@ def test_default_parts_that_do_not_add_up_have_a_hint() -> None:
     assert hint(MISTAKES["no 1/tau"][1]).startswith("correct the components first")
     moved = hint(lambda o, p, t: replace(MISTAKES["no 1/tau"][1](o, p, t), scale=20 * t.scale))
     assert moved.startswith("move the factor 20 from scale into weight and pull")
+    unscaled = hint(
+        lambda o, p, t: replace(t, scale=1.0, weight=t.scale * t.weight, pull=t.scale * t.pull)
+    )
+    assert unscaled.startswith("move the factor 1 / (number of rows) from weight and pull into")
 
 
 @pytest.mark.usefixtures("briefly")

@@ -80,7 +80,7 @@ def fused(
 
 
 def _sweep(inputs: PassInput, both_directions: bool) -> Swept:
-    """Run the passes that the formula and the views allow; raise Unfused if there are none."""
+    """Run the passes that the formula and the views allow; if no pass does, raise Unfused."""
     single_pass = one_pass.takes(inputs)
     if single_pass and not both_directions:
         return one_pass.one_pass(inputs)

@@ -125,11 +125,10 @@ def _sum(case: Objective, anchors: Tensor, positives: Tensor) -> str:
         return "correct the components first"
     scale = case.terms(anchors, positives, proof.additional_negatives(case, anchors)).scale
     rest = scale * (len(anchors) if case.reduction == "mean" else 1)
-    default = type(case).attraction is Objective.attraction
-    if default and abs(scale - 1) <= EXACT:
-        return "scale lacks 1 / (number of rows): move this factor from weight and pull to scale"
-    if not default or abs(rest - 1) <= EXACT:
+    if type(case).attraction is not Objective.attraction or abs(rest - 1) <= EXACT:
         return "define attraction and repulsion so that their sum is the formula"
+    if abs(scale - 1) <= EXACT:  # the reduction is mean
+        return "move the factor 1 / (number of rows) from weight and pull into scale"
     return f"move the factor {rest:.4g} from scale into weight and pull"
 
 

@@ -178,7 +178,7 @@ def changes(run: Run) -> list[str]:
 
 
 def line_on_refit(details: Mapping[str, Any]) -> str:
-    """Return a sentence on the second training, which used all records; "" if there was none."""
+    """Return a sentence on the second training, on all records; without one, an empty text."""
     if (second := details.get("refit")) is None:
         return ""
     return (

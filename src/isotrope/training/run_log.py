@@ -64,7 +64,7 @@ class RunLog:
         steps_per_epoch: Number of steps of an epoch, or None if epochs are not counted.
         module: Module whose measured numbers are logged.
         send: Function that passes numbers and their step to the loggers.
-        newest: Newest row with a loss; empty if there is none.
+        newest: Newest row with a loss; empty before the first loss is logged.
     """
 
     path: Path

@@ -110,7 +110,7 @@ class Embedded:
         groups: Group of each row, int64 (n). Rows of one group are not negatives of each other.
         texts: Hash of each row's anchor and positive, int64 (n x 2). Rows with a common hash are
             not negatives of each other either. None if all such rows are in one group.
-        hard: Hard negatives of all rows; None if there are none.
+        hard: Hard negatives of all rows, or None.
 
     Raises:
         InputError: There are fewer than two rows, or an embedding is not finite.
