@@ -12,6 +12,7 @@ from isotrope.cli.main import guarded
 from isotrope.core.errors import InputError
 from isotrope.paradigm import registry
 from isotrope.paradigm.declared import PARTS
+from isotrope.paradigm.objective import Objective
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
@@ -74,8 +75,9 @@ def test_names_that_most_people_type(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 def test_the_help_lists_the_settings_of_the_objective_that_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(Objective, "registered", dict(Objective.registered))  # without `helped`
     own = tmp_path / "own_loss.py"
     own.write_text(
         "from isotrope.objectives import MET\n"
