@@ -392,12 +392,21 @@ def test_the_model_before_training_keeps_all() -> None:
     assert kept(None, minilm, worse) is None
 
 
-@pytest.mark.parametrize(("loss", "rate"), [(0.1, 3e-5), (0.2, 1e-4), (0.4, 3e-4), (2.0, 3e-4)])
-def test_the_less_there_is_to_learn_the_lower_the_rate(
-    loss: float, rate: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("loss", "layers", "rate"),
+    [
+        *[(0.1, 6, 3e-5), (0.2, 6, 1e-4), (0.4, 6, 3e-4), (2.0, 7, 3e-4), (2.0, 5, 4e-4)],
+        *[(2.0, 3, 6e-4), (2.0, 1, 6e-4), (0.1, 3, 6e-5)],
+    ],
+)
+def test_the_rate_falls_with_what_there_is_to_learn_and_with_layers(
+    loss: float, layers: int, rate: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("isotrope.training.recipe_facts._contrast", lambda *_: PairFacts(loss=loss))
-    assert chosen(file_of(pairs(110), tmp_path), tmp_path / "run").learning_rate == rate
+    encoder = tmp_path / "encoder"
+    SentenceEncoder.scratch(["a b"], width=32, layers=layers, max_length=256).save(encoder)
+    path = file_of(pairs(110), tmp_path)
+    assert chosen(path, tmp_path / "run", encoder=str(encoder)).learning_rate == rate
 
 
 def test_the_loss_is_measured_with_the_prompts_of_the_training(

@@ -46,7 +46,8 @@ _REJECTED = {  # by --prefer
     "trained": "worse by more than two standard errors",
 }
 _KNOWN, _UNKNOWN = 0.13, 0.4  # losses before training at which the rate is _RATE / 10 and _RATE
-_RATE, _PAIRS = 3e-4, 5_000  # highest learning rate; pairs trained on in all epochs (1 to 8)
+_RATE, _PAIRS = 3e-4, 5_000  # learning rate of six layers; pairs trained on in all epochs (1 to 8)
+_LAYERS = (3, 6)  # with so many layers, the rate is twice _RATE, and _RATE (docs/LOG.md)
 
 
 @dataclass(frozen=True)
@@ -181,11 +182,23 @@ def _for_pairs(facts: Facts, encoder: SentenceEncoder, settings: TrainSettings) 
             _batch(facts, settings),
             "in a batch, each pair is compared with all others",
         ),
-        Choice("learning_rate", float(f"{_RATE * left:.1g}"), until.why),
+        _rate(left, encoder, until.why),
         until,
         Choice("warmup", 0.1, until.why),
         Choice("between", 0.7, "the saved weights are a mean of original and trained weights"),
     ]
+
+
+def _rate(left: float, encoder: SentenceEncoder, why: str) -> Choice:
+    """Return the learning rate; a step turns the embeddings of fewer layers less."""
+    config = getattr(getattr(encoder.model[0], "model", None), "config", None)
+    layers = getattr(config, "num_hidden_layers", _LAYERS[1])  # static embeddings have none
+    faster = float(np.interp(layers, _LAYERS, (2, 1)))
+    if faster > 1:
+        why = (
+            f"{faster:.2g} times the rate for {_LAYERS[1]} layers or more; the encoder has {layers}"
+        )
+    return Choice("learning_rate", float(f"{_RATE * left * faster:.1g}"), why)
 
 
 def _for_scores(facts: Facts, encoder: SentenceEncoder, settings: TrainSettings) -> list[Choice]:
