@@ -1132,6 +1132,26 @@ def test_a_loss_far_above_guessing_is_not_healthy(
         assert over.unit == "times the loss of guessing"
 
 
+@pytest.mark.parametrize(
+    ("loss", "nearer", "healthy"),
+    [(6.2, 0.01, False), (6.2, 0.2, True), (5.0, 0.01, True)],
+)
+def test_a_softmax_that_ends_like_guessing_is_not_healthy(
+    loss: float, nearer: float, healthy: bool
+) -> None:
+    """A queue of random vectors is easy at first, so a loss that rises from there is no sign."""
+    row = {**SOUND, "temperature": 0.1, "radial": 0.0, "negatives": 512.0, "hardest_share": 0.1}
+    row |= {"positive_std": 0.1, "negative_std": 0.1, "negative_mean": 1.0, "positive_mean": 0.9}
+    rows = [{**row, "step": step, "loss": 6.0} for step in range(12)]
+    end = {"loss": loss, "positive_mean": 1.0 - nearer}
+    rows += [{**row, "step": step, **end} for step in range(12, 18)]
+    losses = ({"name": "the loss", "family": "softmax", "factor": 1.0},)
+    loop = {"trainer": "loop", "moved": True}
+    found = diagnose(RunEvidence(rows=rows, losses=losses, settings=loop, kind="images"))
+    assert found.verdict == (HEALTHY if healthy else "not-examined",)
+    assert healthy or "steps" in found.findings[0].change
+
+
 @pytest.mark.parametrize(("misfit", "deciding"), [(0.4, "left_out"), (0.0, "over_guess")])
 def test_the_change_belongs_to_the_reason(misfit: float, deciding: str) -> None:
     """Several reasons can hold at once; each has its own change."""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from isotrope.training.card import _base_metadata, _base_name
+from isotrope.training.card import _base_metadata, _base_name, _table
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 
@@ -26,3 +26,9 @@ def test_the_base_is_a_name_of_the_hub_or_none(
     encoder = encoder.format(here=tmp_path)
     assert _base_metadata(encoder) == line
     assert _base_name(encoder) == name
+
+
+def test_a_line_break_of_a_prompt_does_not_end_the_table() -> None:
+    assert (
+        _table({"prompts": "queries `Ask:\nQuery: `"}) == r"| prompts | queries `Ask:\nQuery: ` |"
+    )

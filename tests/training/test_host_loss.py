@@ -22,7 +22,8 @@ from isotrope.data.text.sts_sets import Subset, load_sts_file
 from isotrope.evaluation.dev_score import dev_metric_held_out
 from isotrope.evaluation.sts import sts_evaluation
 from isotrope.training.fit_text import fit
-from isotrope.training.settings import TrainSettings
+from isotrope.training.settings import OF_SCORES, TrainSettings
+from isotrope.training.text_module import OF_PAIRS, OF_TWO_TEXTS, check_loss
 from tests.training.conftest import WORDS, sentences
 
 
@@ -231,6 +232,29 @@ def test_refused(quick: dict[str, Any], given: dict[str, Any], setting: str) -> 
         fit(**{**quick, "views": "adjacent"}, **given)
     assert caught.value.setting == setting
     assert not Path(quick["output"]).exists()
+
+
+@pytest.mark.parametrize("name", [*OF_PAIRS, *OF_SCORES])
+def test_each_loss_that_is_named_is_known_by_its_arguments(name: str) -> None:
+    """Also a deprecated one, whose class shows no signature."""
+    given = {"guide": "MODEL"} if "GIST" in name else {}
+    settings = {"files": ["x"], "output": "y", "loss": name, "loss_settings": given}
+    check_loss(TrainSettings.read(settings))
+
+
+@pytest.mark.parametrize("name", OF_TWO_TEXTS)
+def test_hard_negatives_that_a_loss_ignores_are_refused(
+    quick: dict[str, Any], tmp_path: Path, name: str
+) -> None:
+    file = tmp_path / "triplets.csv"
+    texts = sentences(30)
+    rows = zip(texts[::3], texts[1::3], texts[2::3], range(10), strict=True)
+    lines = [f"{a},{b},{c},{score / 10}\n" for a, b, c, score in rows]
+    file.write_text("anchor,positive,negative,score\n" + "".join(lines))
+    columns = {} if name in OF_SCORES else {"columns": ["anchor", "positive", "negative"]}
+    with pytest.raises(SettingError) as caught:
+        fit(**{**quick, "files": [str(file)]}, loss=name, **columns)
+    assert (caught.value.setting, caught.value.value) == ("loss", name)
 
 
 def test_texts_of_one_label_are_not_pushed_apart(quick: dict[str, Any], tmp_path: Path) -> None:

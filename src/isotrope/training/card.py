@@ -297,7 +297,8 @@ def _dev_scores(
 
 def _table(rows: Mapping[str, object]) -> str:
     """Return the rows of a Markdown table of two columns, without its heading."""
-    return "\n".join(f"| {name} | {value} |" for name, value in rows.items())
+    cells = {name: str(value).replace("\n", "\\n") for name, value in rows.items()}  # of prompts
+    return "\n".join(f"| {name} | {value} |" for name, value in cells.items())
 
 
 def _listed(values: Mapping[str, object]) -> str:

@@ -39,7 +39,10 @@ OF_PAIRS = (
     *("MultipleNegativesSymmetricRankingLoss", "CachedMultipleNegativesSymmetricRankingLoss"),
     *("GISTEmbedLoss", "CachedGISTEmbedLoss", "MegaBatchMarginLoss"),
 )
-"""Losses of pairs. All but MegaBatchMarginLoss also take hard negatives."""
+"""Losses of pairs."""
+
+OF_TWO_TEXTS = ("MegaBatchMarginLoss", *OF_SCORES[:3])
+"""The losses of pairs and of scored pairs that take no hard negatives."""
 
 
 class TrainingHead(nn.Module):
@@ -245,7 +248,7 @@ def check_loss(settings: TrainSettings) -> None:
 
 
 def check_record(loss: str | None, record: Record) -> None:
-    """Refuse a record without the scores that a loss needs, or with a label that it ignores."""
+    """Refuse a record without scores that a loss needs, or with labels or texts that it ignores."""
     if loss in OF_SCORES and not record.scores:
         raise InputError(f"add a column of scores to the data: {loss} needs it")
     if loss is not None and record.group:
@@ -254,6 +257,13 @@ def check_record(loss: str | None, record: Record) -> None:
             setting="loss",
             value=loss,
             remedy="leave it out, or choose only columns of texts, such as `--columns text`",
+        )
+    if loss in OF_TWO_TEXTS and len(record.texts) > 2:
+        raise SettingError(
+            "takes two texts, but the data have hard negatives",
+            setting="loss",
+            value=loss,
+            remedy="choose two columns of texts with `--columns`, or another loss",
         )
 
 
@@ -283,7 +293,8 @@ def host_loss(
 
 def _arguments(name: str) -> dict[str, inspect.Parameter]:
     """Return the arguments of a loss other than the model."""
-    return dict([*inspect.signature(getattr(losses, name)).parameters.items()][1:])
+    constructor = getattr(losses, name).__init__  # the class of a deprecated loss hides its own
+    return dict([*inspect.signature(constructor).parameters.items()][2:])
 
 
 def _value(value: float | str, annotation: str, model: SentenceTransformer) -> object:

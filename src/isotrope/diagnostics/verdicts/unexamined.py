@@ -1,5 +1,7 @@
 """Verdicts on trainings that cannot be judged: too few steps, no pairs, or an unknown relation."""
 
+import statistics
+
 from isotrope.diagnostics import proposals
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Evidence
@@ -28,15 +30,31 @@ _OF_A_TERM = (
     "and is not compiled. If the loss has no such part, judge by a score on held-out data"
 )
 
+_NEAR = 0.97  # from this share of the loss of guessing on, a loss is near it; chosen, not tuned
+
+
+def _factor(case: RunEvidence) -> float:
+    """Return by what the first softmax loss is multiplied; 0 if there is none."""
+    softmax = (loss for loss in case.losses if loss.get("family") == "softmax")
+    return next((float(loss.get("factor") or 0.0) for loss in softmax), 0.0)
+
 
 def _softmax_over_guess(case: RunEvidence) -> float:
     """Return the loss of a softmax divided by that of guessing; 0 if unknown, and for cosines."""
-    softmax = (loss for loss in case.losses if loss.get("family") == "softmax")
-    factor = next((float(loss.get("factor") or 0.0) for loss in softmax), 0.0)
+    factor = _factor(case)
     is_sharp = (case.end("hardest_share") or 0.0) > 0.5  # else another term may be that large
     if not factor or not is_sharp or compares_cosines(case):
         return 0.0
     return (case.end("loss") or 0.0) / (factor * guess(case))
+
+
+def _as_guessing(case: RunEvidence) -> bool:
+    """Return whether a softmax ends like guessing, with positives hardly nearer than negatives."""
+    factor = _factor(case)
+    gaps = [gap for row in case.rows if (gap := separation(row)) is not None]
+    if not factor or not gaps or (case.end("loss") or 0.0) < _NEAR * factor * guess(case):
+        return False
+    return crosses("separation", statistics.median(gaps[-max(1, len(gaps) // 3) :]))
 
 
 def _score_to_pass(case: RunEvidence) -> str:
@@ -83,6 +101,12 @@ def _not_examined(case: RunEvidence) -> Found | None:
         warmer = case.words.of_temperature(4 * (tau or 1.0), tau or 1.0)
         change = f"embeddings of length 1 (torch.nn.functional.normalize, dim=1), or {warmer}"
         return Found((compared("over_guess", over),), detail, change)
+    if _as_guessing(case):
+        detail = "At the end, the loss is that of guessing, and positives are hardly nearer. "
+        evidence = further_evidence(case, "loss", "positive_mean", "negative_mean")
+        return Found(
+            (*steps, *evidence), detail + _JUDGED_BY, "more steps, or a lower learning rate"
+        )
     if crosses("pulled", case.end("pulled")) and not case.series("label_gap"):
         detail = "The loss pulls pairs together but pushes none apart, perhaps due to a margin. "
         return Found(steps, detail + _JUDGED_BY, _score_to_pass(case))
