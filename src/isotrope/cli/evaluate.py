@@ -48,7 +48,7 @@ scores with --mode full; --mode prototyping is faster. --tasks MR TREC scores on
 --retrieval takes a file of pairs (--columns names the two columns), and ranks the second texts of
 all pairs for each first text. The fewer texts are ranked, the higher the scores. If your search
 will rank other texts too, name a file with these texts as --corpus: single texts, or pairs, of
-which only the second text is ranked. --retrieval also takes a folder with the files queries.jsonl
+which all texts but the first are ranked. --retrieval also takes a folder with the files queries.jsonl
 and corpus.jsonl ({"_id": ..., "text": ...} on each line), or queries.tsv and corpus.tsv
 (id<TAB>text); and qrels.tsv or qrels/test.tsv (query id, document id, gain; with or without a
 header). The files may end in .gz. To compare with BM25, which ranks texts by the words they share
