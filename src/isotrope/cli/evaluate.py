@@ -48,11 +48,11 @@ scores with --mode full; --mode prototyping is faster. --tasks MR TREC scores on
 --retrieval takes a file of pairs (--columns names the two columns), and ranks the second texts of
 all pairs for each first text. The fewer texts are ranked, the higher the scores. If your search
 will rank other texts too, name a file with these texts as --corpus: single texts, or pairs, of
-which all texts but the first are ranked. --retrieval also takes a folder with the files queries.jsonl
-and corpus.jsonl ({"_id": ..., "text": ...} on each line), or queries.tsv and corpus.tsv
-(id<TAB>text); and qrels.tsv or qrels/test.tsv (query id, document id, gain; with or without a
-header). The files may end in .gz. To compare with BM25, which ranks texts by the words they share
-with the query, write bm25 as a model: --compare bm25 runs/p (needs the extra bm25).
+which all texts but the first are ranked. --retrieval also takes a folder with the files
+queries.jsonl and corpus.jsonl ({"_id": ..., "text": ...} on each line), or queries.tsv and
+corpus.tsv (id<TAB>text); and qrels.tsv or qrels/test.tsv (query id, document id, gain; with or
+without a header). The files may end in .gz. To compare with BM25, which ranks texts by the words
+they share with the query, write bm25 as a model: --compare bm25 runs/p (needs the extra bm25).
 
 --labels takes labelled texts (label<TAB>text): a training file, with a test file in --labels-test;
 a single file, of which a fifth is the test part; or a folder with the files train and test. --knn
@@ -263,9 +263,11 @@ def _warn_of_copies(texts: Sequence[str], relevant: Sequence[Mapping[int, float]
     from isotrope.data.text.repeats import groups_of
     from isotrope.diagnostics.probe import COMPARED, copied
 
+    if len(texts) > COMPARED:
+        return
     links = np.array([[next(iter(row)), place] for row in relevant for place in row])
     groups = groups_of(links, len(texts))
-    if len(texts) <= COMPARED and (count := round(len(texts) * copied(texts, groups=groups))):
+    if count := round(len(texts) * copied(texts, groups=groups)):
         print(
             f"{count:,} of the {len(texts):,} documents are near-copies of another one, which a "
             "query may count as wrong: write one text for its copies, or list all as right "

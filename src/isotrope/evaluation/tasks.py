@@ -115,7 +115,7 @@ def retrieval_tasks(
     data = load_retrieval(path, columns, corpus=corpus)
     if progress:
         counts = f"{len(data.queries):,} queries, {len(data.corpus):,} documents"
-        counted = f"{path}: {counts} (equal texts count once)"
+        counted = f"{path}: {counts}{' (equal texts count once)' if data.how else ''}"
         if data.how and corpus is None:
             counted += spell("; only these are ranked: add other texts with `--corpus FILE`")
         for line in (*data.how, counted):

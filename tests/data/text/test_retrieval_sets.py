@@ -30,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
     )
     (tmp_path / "qrels").mkdir()
     (tmp_path / "qrels" / "test.tsv").write_text(
-        "query-id\tcorpus-id\tscore\nq2\td2\t2\nq2\t3\t1\nq2\td1\t0\n"
+        "query-id\tcorpus-id\tscore\nq2\td2\t2\nq2\t3\t1\nq2\td1\t0\nq2\tgone\t0\n"
     )
     return tmp_path
 

@@ -156,7 +156,7 @@ def _relevant(path: Path, queries: _TextsById, documents: _TextsById) -> list[di
     relevant: list[dict[int, float]] = [{} for _ in queries.places]
     for line, query, document, score in _judgements(path):
         for what, name, known in ("query", query, queries), ("document", document, documents):
-            if name not in known.places:
+            if score > 0 and name not in known.places:
                 raise InputError(
                     f"{place(path, line)}: add the {what} {quoted(name)} to {known.path.name}, or "
                     f"remove this line; {known.path.name} does not have this {what}"

@@ -29,7 +29,7 @@ from isotrope.core.table import TitledTable
 from isotrope.data.text.repeats import joined_groups
 from isotrope.diagnostics.audit.result import LISTED, Audit, of_listed
 from isotrope.diagnostics.audit.rows import PairedRows
-from isotrope.diagnostics.probe import texts_of
+from isotrope.diagnostics.probe import COMPARED, texts_of
 from isotrope.diagnostics.verdicts.forces import FALSE_NEGATIVES
 from isotrope.paradigm import registry
 
@@ -202,10 +202,11 @@ class TextAudit(Audit):
         drawn, labels = [texts[:2] for texts in self.rows.texts], self.rows.grouped.astype(str)
         sample = texts_of(drawn, views=self.rows.views, name=self.rows.name, labels=labels.tolist())
         if FALSE_NEGATIVES.thresholds[0].crossed_by(sample.copies):  # as `isotrope diagnose` does
+            least = "at least " if len(drawn) > COMPARED else ""  # of a sample, few with both
             yield (
                 "Write one text for all of its near-copies, or train with `--groups` and a column "
-                f"that has one value for all copies of a text: {sample.copies:.2%} of the texts "
-                "have a near-copy. Ignore this if the few words that differ matter in your data."
+                f"that has one value for all copies of a text: {least}{sample.copies:.2%} of the "
+                "texts have a near-copy. Ignore this if the few words that differ matter."
             )
 
     def _shown(self, row: int) -> str:
