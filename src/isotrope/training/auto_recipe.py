@@ -195,9 +195,7 @@ def _rate(left: float, encoder: SentenceEncoder, why: str) -> Choice:
     layers = getattr(config, "num_hidden_layers", _LAYERS[1])  # static embeddings have none
     faster = float(np.interp(layers, _LAYERS, (2, 1)))
     if faster > 1:
-        why = (
-            f"{faster:.2g} times the rate for {_LAYERS[1]} layers or more; the encoder has {layers}"
-        )
+        why = f"few layers ({layers}) learn at {faster:.2g} times the rate of {_LAYERS[1]} or more"
     return Choice("learning_rate", float(f"{_RATE * left * faster:.1g}"), why)
 
 
