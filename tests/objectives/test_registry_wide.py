@@ -586,9 +586,11 @@ def test_bounds_are_enforced(name: str) -> None:
         with pytest.raises(ValueError, match=f"{field} of .* must be"):
             cls(**{field: math.nan})
         low = hyper.above if hyper.above is not None else hyper.at_least
-        for beyond in [low - 1] * (low is not None) + [hyper.at_most] * (hyper.at_most is not None):
+        beyond = [] if low is None else [low - 1]  # those of one's own may have none
+        beyond += [] if hyper.at_most is None else [math.nextafter(hyper.at_most, math.inf)]
+        for value in beyond:
             with pytest.raises(ValueError, match=f"{field} of .* must be .*; found"):
-                cls(**{field: math.nextafter(beyond, math.inf) if beyond != low else beyond})
+                cls(**{field: value})
 
 
 def test_presets_fill_in_what_is_not_given() -> None:
