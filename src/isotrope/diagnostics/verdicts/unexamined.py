@@ -34,7 +34,7 @@ _NEAR = 0.97  # from this share of the loss of guessing on, a loss is near it; c
 
 
 def _factor(case: RunEvidence) -> float:
-    """Return by what the first softmax loss is multiplied; 0 if there is none."""
+    """Return the factor of the first softmax loss; 0 without such a loss."""
     softmax = (loss for loss in case.losses if loss.get("family") == "softmax")
     return next((float(loss.get("factor") or 0.0) for loss in softmax), 0.0)
 
