@@ -42,6 +42,7 @@ CODES: dict[int | None, int] = {
 """The exit code of a run that a signal has stopped, by its number."""
 _HANGS = 20.0  # seconds for the other ranks to end by themselves after one has failed
 GRACE = 30.0  # seconds for a process to write a checkpoint and end
+_TURN = 1.0  # seconds of one wait: a signal just before a wait is handled only after it
 _LAUNCHER = "ISOTROPE_LAUNCHER"
 _GOES_ON = "finished work is saved; run the same command again to continue"
 _STOPPED = f"stopped on request; {_GOES_ON}"
@@ -238,11 +239,11 @@ def _answers(workers: list[_Worker]) -> dict[int, Answer]:
     answers: dict[int, Answer] = {}
     until: float | None = None
     while busy := [worker for worker in workers if worker.busy]:
-        left = None if until is None else max(0.0, until - time.monotonic())
-        ready = wait([worker.pipe for worker in busy], left)
-        for worker in busy if not ready else ():
-            worker.busy = False
-            worker.process.kill()
+        ready = wait([worker.pipe for worker in busy], _TURN)
+        if until is not None and not ready and time.monotonic() > until:
+            for worker in busy:
+                worker.busy = False
+                worker.process.kill()
         for worker in [worker for worker in busy if worker.pipe in ready]:
             kind, _ = answers[workers.index(worker)] = worker.answer()
             worker.pipe.close()  # its process ends, and the other ranks lose the connection
@@ -353,7 +354,7 @@ def _beside(task: Task[T, R], items: Iterable[T], jobs: int) -> Done[T, R]:
                 worker.begin(task, item, requests)
             if not running:
                 break
-            ready = wait([worker.pipe for worker in running])
+            ready = wait([worker.pipe for worker in running], _TURN)
             for worker in [w for w in running if w.pipe in ready]:
                 item = running.pop(worker)
                 kind, value = worker.answer()
