@@ -24,22 +24,8 @@ from isotrope.core.run_folder import RunFolder
 from isotrope.core.table import TitledTable
 from isotrope.diagnostics.audit.result import Audit
 from isotrope.diagnostics.findings import Diagnosis, Evidence
-from isotrope.reports.comparison import (
-    ComparisonCell,
-    Pill,
-    cells,
-    changes,
-    columns,
-    differing,
-    digits_of,
-    evaluated,
-    headline,
-    number,
-    pill,
-    summary,
-    twins,
-    verdict,
-)
+from isotrope.reports import comparison
+from isotrope.reports.comparison import ComparisonCell, number
 from isotrope.reports.panels import ReportPanel, sections
 from isotrope.reports.pictures import write_pictures
 from isotrope.reports.plots import SECOND, Style, styles
@@ -134,7 +120,7 @@ class _RunBlock:
     run: Run
     style: Style
     verdict: str
-    pill: Pill | None
+    pill: comparison.Pill | None
     diagnosis: Diagnosis | None
     differs: str
     origin: list[tuple[str, str]]
@@ -142,12 +128,12 @@ class _RunBlock:
 
 
 def _blocks(runs: Sequence[Run]) -> list[_RunBlock]:
-    blocks = []
-    for run, style, differs in zip(runs, styles(len(runs)), differing(runs), strict=True):
+    blocks, settings = [], comparison.differing(runs)
+    for run, style, differs in zip(runs, styles(len(runs)), settings, strict=True):
         diagnosis = read_diagnosis(run.folder) if run.first else None
-        label = None if diagnosis is None or run.whole else pill(diagnosis, run.outcome)
-        sentences = f"{verdict(run)} {twins(run, runs)}".strip()
-        origin, changed = _origin(run), changes(run)
+        label = None if diagnosis is None or run.whole else comparison.pill(diagnosis, run.outcome)
+        sentences = f"{comparison.verdict(run)} {comparison.twins(run, runs)}".strip()
+        origin, changed = _origin(run), comparison.changes(run)
         blocks.append(_RunBlock(run, style, sentences, label, diagnosis, differs, origin, changed))
     return blocks
 
@@ -160,10 +146,10 @@ def _page(runs: Sequence[Run], title: str, tables: Sequence[TitledTable]) -> str
     firsts = [block for block in blocks if block.run.first]
     folders = [replace(b, run=replace(b.run, name=b.run.whole or b.run.name)) for b in firsts]
     worse = {block.run.name for block in folders if block.run.outcome == "worse"}
-    health = summary([(block.run.name, block.diagnosis) for block in folders], worse)
+    health = comparison.summary([(block.run.name, block.diagnosis) for block in folders], worse)
     faulty = [b for b in folders if b.diagnosis is not None and not b.diagnosis.healthy]
     healthy = [b for b in folders if b.diagnosis is not None and b.diagnosis.healthy]
-    best = headline(runs)
+    best = comparison.headline(runs)
     template = _environment().get_template("template.html")
     return template.render(
         title=title,
@@ -174,9 +160,9 @@ def _page(runs: Sequence[Run], title: str, tables: Sequence[TitledTable]) -> str
         undiagnosed=[block.run for block in folders if block.diagnosis is None],
         command=diagnose_command,
         evidence_row=_evidence_row,
-        columns=columns(runs),
-        comparison=cells(runs),
-        tables=[(table, _table_cells(table)) for table in (*evaluated(runs), *tables)],
+        columns=comparison.columns(runs),
+        comparison=comparison.cells(runs),
+        tables=[(table, _table_cells(table)) for table in (*comparison.evaluated(runs), *tables)],
         sections=drawn,
         second=SECOND,
         markup=Markup,
@@ -267,7 +253,7 @@ def _table_cells(table: TitledTable) -> list[list[ComparisonCell]]:
         [value for value in column if isinstance(value, (int, float)) and math.isfinite(value)]
         for column in zip(*table.rows, strict=True)
     ]
-    digits = [digits_of(column) for column in numbers]
+    digits = [comparison.digits_of(column) for column in numbers]
     rows = []
     for values in table.rows:
         row = []
