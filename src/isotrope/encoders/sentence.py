@@ -24,27 +24,9 @@ from torch import Tensor, nn
 from isotrope.core.autograd import modes_kept, seeded
 from isotrope.core.errors import InputError, SettingError
 from isotrope.core.progress import bar
+from isotrope.encoders import modules
 from isotrope.encoders.device import find_device
 from isotrope.encoders.lora import merged_weights, save_adapter
-from isotrope.encoders.modules import (
-    UNLIMITED,
-    as_list,
-    body_of,
-    check_model,
-    check_one_way,
-    check_tokenizer,
-    fingerprint_of,
-    freeze_pooler,
-    minimal_card,
-    open_folder,
-    pooling_name,
-    pooling_names,
-    positions_of,
-    repool,
-    restore,
-    tokenizer_of,
-    unwritable,
-)
 from isotrope.encoders.names import is_image, is_static, resolve
 from isotrope.encoders.quiet import model_written
 
@@ -83,28 +65,28 @@ class SentenceEncoder(nn.Module):
 
     def __init__(self, model: "SentenceTransformer", name: str) -> None:
         super().__init__()
-        poolings = check_model(model, name)
+        poolings = modules.check_model(model, name)
         self.prompt = model.prompts.get(model.default_prompt_name or "") or ""
         self.name = name
         self.model = model
         check_prompts(self, self.prompt)
-        self.tokenizer = tokenizer_of(model)
+        self.tokenizer = modules.tokenizer_of(model)
         # threads share this copy, which does not change; a call of the model's own tokenizer
         # changes its settings of truncation and padding
         self._words = copy.deepcopy(self.tokenizer.backend_tokenizer)
         self._as_loaded = (self._words.truncation, self._words.padding)
         self._words.no_truncation()
         self._words.no_padding()
-        check_tokenizer(self.tokenizer, model, name)
+        modules.check_tokenizer(self.tokenizer, model, name)
         self.dimension = int(model.get_embedding_dimension() or 0)
-        self.positions = positions_of(model)
+        self.positions = modules.positions_of(model)
         cuts = self._as_loaded[0] or {}
         own = cuts.get("max_length") if is_static(model[0]) else model.max_seq_length
         self.extend(min(own or self.positions, self.positions))
-        self.pooling = pooling_names(poolings)
-        freeze_pooler(model)
+        self.pooling = modules.pooling_names(poolings)
+        modules.freeze_pooler(model)
         # a plain list: the modules are registered once, below ``model``
-        self._body: list[nn.Module] = body_of(model)
+        self._body: list[nn.Module] = modules.body_of(model)
         self.normalizes = len(self._body) < len(list(model.children()))
         self._encoding = 0  # number of calls of encode that are running
         self._modes = ExitStack()
@@ -134,13 +116,13 @@ class SentenceEncoder(nn.Module):
                 ``attn_implementation`` and ``quantization_config``.
         """
         where = find_device(device)
-        mode = None if pooling is None else pooling_name(pooling)
+        mode = None if pooling is None else modules.pooling_name(pooling)
         folder = resolve(name, code=trust_remote_code)
         if is_image(folder):
             raise InputError(f"load {name} with isotrope.load; this model takes images, not text")
-        model = open_folder(folder, where, trust_remote_code, model_kwargs or {})
+        model = modules.open_folder(folder, where, trust_remote_code, model_kwargs or {})
         if mode is not None:
-            repool(model, mode, str(name))
+            modules.repool(model, mode, str(name))
         return cls(model, str(name)).eval()
 
     @classmethod
@@ -232,7 +214,7 @@ class SentenceEncoder(nn.Module):
 
         Returns: A list of n lists of token ids, and the number of texts that were cut.
         """
-        texts = as_list(texts)
+        texts = modules.as_list(texts)
         special = self.tokenizer.num_special_tokens_to_add()
         if not special < max_length <= self.positions:
             raise InputError(
@@ -247,23 +229,24 @@ class SentenceEncoder(nn.Module):
                 row.truncate(max_length - special, direction=self.tokenizer.truncation_side)
                 rows[i] = self._words.post_process(row).ids
         except (TypeError, UnicodeEncodeError) as error:
-            raise unwritable(texts) or error from error
+            raise modules.unwritable(texts) or error from error
         return rows, len(long)
 
     def token_counts(self, texts: Sequence[str]) -> list[int]:
         """Return the number of tokens of each uncut text, including special tokens, as a list."""
+        texts = modules.as_list(texts)
         try:
-            return [len(row.ids) for row in self._words.encode_batch_fast(as_list(texts))]
+            return [len(row.ids) for row in self._words.encode_batch_fast(texts)]
         except (TypeError, UnicodeEncodeError) as error:
-            raise unwritable(as_list(texts)) or error from error
+            raise modules.unwritable(texts) or error from error
 
     def extend(self, max_length: int) -> None:
         """Set the maximum length of texts in tokens. :meth:`save` saves this length."""
         self.max_length = max_length
         first: Any = self.model[0]
-        if max_length < UNLIMITED and is_static(first):
+        if max_length < modules.UNLIMITED and is_static(first):
             first.tokenizer.enable_truncation(max_length, direction=self.tokenizer.truncation_side)
-        elif max_length < UNLIMITED:
+        elif max_length < modules.UNLIMITED:
             self.model.max_seq_length = max_length
 
     @torch.inference_mode()
@@ -358,7 +341,7 @@ class SentenceEncoder(nn.Module):
         """
         if batch_size < 1:
             raise InputError(f"give a batch size of at least 1; found {batch_size}")
-        texts = as_list(texts)
+        texts = modules.as_list(texts)
         places: dict[str, int] = {}
         where = np.fromiter(
             (places.setdefault(text, len(places)) for text in texts), np.int64, len(texts)
@@ -415,7 +398,7 @@ class SentenceEncoder(nn.Module):
     def fingerprint(self) -> str:
         """Return a hash (16 hexadecimal digits) of everything that affects the embeddings."""
         how = (self.pooling, self.normalizes, self.prompt, self.max_length)
-        return fingerprint_of(self.model, self.tokenizer, *how)
+        return modules.fingerprint_of(self.model, self.tokenizer, *how)
 
     def save(self, folder: Path, card: str | None = None) -> None:
         """Write a folder for sentence-transformers. A failed save changes no existing folder.
@@ -427,11 +410,11 @@ class SentenceEncoder(nn.Module):
             card: Text of the model card (README.md). If None, a short card is written.
         """
         with model_written(folder) as temporary:
-            restore(self.tokenizer.backend_tokenizer, *self._as_loaded)
+            modules.restore(self.tokenizer.backend_tokenizer, *self._as_loaded)
             with merged_weights(self):
                 self.model.save_pretrained(str(temporary), create_model_card=False)
             save_adapter(self, temporary / "adapter")
-            text = card or minimal_card(
+            text = card or modules.minimal_card(
                 self.dimension, self.pooling, self.max_length, normalizes=self.normalizes
             )
             (temporary / "README.md").write_text(text, encoding="utf-8")
@@ -439,8 +422,8 @@ class SentenceEncoder(nn.Module):
 
 def check_prompts(encoder: object, *prompts: str) -> None:
     """Raise an error if there is a prompt, but the encoder's pooling ignores its tokens."""
-    modules = encoder.modules() if isinstance(encoder, nn.Module) else ()
-    if any(prompts) and not all(getattr(module, "include_prompt", True) for module in modules):
+    parts = encoder.modules() if isinstance(encoder, nn.Module) else ()
+    if any(prompts) and not all(getattr(part, "include_prompt", True) for part in parts):
         raise InputError(
             "leave out the prompts, also those that are saved with the model, or set "
             f"include_prompt to true in the pooling of {getattr(encoder, 'name', 'the model')}: "
@@ -456,7 +439,7 @@ def saved_prompts(model: Any) -> tuple[str, str]:  # noqa: ANN401 - a SentenceTr
     if not (hasattr(model, "encode_query") and hasattr(model, "encode_document")):
         return "", ""
     if isinstance(model, nn.Module):
-        check_one_way(model, "this model")
+        modules.check_one_way(model, "this model")
     if model.prompts.get(model.default_prompt_name or ""):
         return "", ""
     query, *documents = (model.prompts.get(name) for name in ("query", *DOCUMENTS))
