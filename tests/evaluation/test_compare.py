@@ -12,7 +12,7 @@ from isotrope.evaluation.compare import compare_results
 from isotrope.evaluation.sts import spearman
 from isotrope.evaluation.tables import tables
 from isotrope.measures import bootstrap
-from isotrope.measures.bootstrap import bootstrap_spearman, holm, intervals, shown_p
+from isotrope.measures.bootstrap import holm, intervals, shown_p
 
 NAMES = ("STS12", "STS13")
 
@@ -41,7 +41,7 @@ def test_ranks_of_a_resample_are_those_of_the_repeated_pairs() -> None:
     gold, one = rng.integers(0, 6, 30) / 2, rng.normal(size=30)
     tied = np.round(one)
     counts = np.stack([np.bincount(rng.integers(30, size=30), minlength=30) for _ in range(20)], 1)
-    found = bootstrap_spearman([one, tied, np.ones(30)], gold, [counts.astype(float)])
+    found = bootstrap.spearman([one, tied, np.ones(30)], gold, [counts.astype(float)])
     assert found.shape == (3, 20)
     for b in range(20):
         places = np.repeat(np.arange(30), counts[:, b])

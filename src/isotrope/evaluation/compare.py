@@ -25,16 +25,7 @@ from isotrope.core.result import Result, provenance
 from isotrope.evaluation.dispatch import evaluate
 from isotrope.evaluation.embed import Encoder
 from isotrope.evaluation.tables import AVERAGES, Scores, in_percent
-from isotrope.measures.bootstrap import (
-    LEVEL,
-    RESAMPLES,
-    bootstrap_mean,
-    bootstrap_spearman,
-    holm,
-    interval,
-    p_value,
-    resampled,
-)
+from isotrope.measures import bootstrap
 
 _Statistic = Callable[[Iterable[np.ndarray]], np.ndarray]  # resamples to scores of models (m x b)
 
@@ -92,10 +83,11 @@ def compare_results(
         column["metric"] = _metric(name, results[0])
         column["percent"] = in_percent(name, results[0])
     differences = [cell for column in columns.values() for cell in column["differences"]]
-    for cell, p in zip(differences, holm([cell["p"] for cell in differences]), strict=True):
+    p_values = bootstrap.holm([cell["p"] for cell in differences])
+    for cell, p in zip(differences, p_values, strict=True):
         cell["p"] = p
         above = cell["low"] + cell["high"] > 0  # the rounded scores may be equal
-        cell["verdict"] = "noise" if p > 1 - LEVEL else "higher" if above else "lower"
+        cell["verdict"] = "noise" if p > 1 - bootstrap.LEVEL else "higher" if above else "lower"
     return Scores(
         kind="comparison",
         name=results[0].name,
@@ -106,7 +98,7 @@ def compare_results(
         },
         details={
             "models": [result.name for result in results],
-            "level": LEVEL,
+            "level": bootstrap.LEVEL,
             "resamples": resamples,
             "seed": seed,
             "comparisons": len(differences),
@@ -152,7 +144,7 @@ def _draws(results: Sequence[Result], resamples: int, seed: int) -> dict[str, _R
     draws = {}
     for name, (rows, statistic) in _statistics(results).items():
         rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
-        scores = statistic(resampled(rng, rows.shape[1], resamples))
+        scores = statistic(bootstrap.resampled(rng, rows.shape[1], resamples))
         scores *= 100 if name in tasks else 1
         draws[name] = _Resampled(scores, (rows[1:] != rows[0]).sum(axis=1))
     ordered: dict[str, _Resampled] = {}
@@ -171,7 +163,7 @@ def _enough(results: Sequence[Result]) -> int:
     With m comparisons and B resamples, no corrected p-value is below 2 m/(B + 1).
     """
     columns = len(_statistics(results)) + sum(name in results[0].metrics for name in AVERAGES)
-    return max(RESAMPLES, 100 * columns * (len(results) - 1))
+    return max(bootstrap.RESAMPLES, 100 * columns * (len(results) - 1))
 
 
 def _statistics(results: Sequence[Result]) -> dict[str, tuple[np.ndarray, _Statistic]]:
@@ -181,10 +173,10 @@ def _statistics(results: Sequence[Result]) -> dict[str, tuple[np.ndarray, _Stati
         name, _, part = item.rpartition("/")
         if part == "gold":
             rows = np.stack([result.items[f"{name}/cosine"] for result in results])
-            statistics[name] = rows, partial(bootstrap_spearman, list(rows), values)
+            statistics[name] = rows, partial(bootstrap.spearman, list(rows), values)
         elif all(result.metrics.get(item) is not None for result in results):
             rows = np.stack([result.items[item] for result in results])
-            statistics[item] = rows, partial(bootstrap_mean, rows)
+            statistics[item] = rows, partial(bootstrap.means, rows)
     return statistics
 
 
@@ -192,14 +184,14 @@ def _column(name: str, results: Sequence[Result], drawn: _Resampled) -> dict[str
     """Return one column of the table, in which p-values are not corrected yet."""
     values = [float(result.metrics[name] or 0.0) for result in results]
     models = [
-        {"value": value, **interval(row), "best": value == max(values)}
+        {"value": value, **bootstrap.interval(row), "best": value == max(values)}
         for value, row in zip(values, drawn.scores, strict=True)
     ]
     differences = [
         {
             "value": round(value - values[0], 6),
-            **interval(row - drawn.scores[0]),
-            "p": p_value(row - drawn.scores[0], int(changed)),
+            **bootstrap.interval(row - drawn.scores[0]),
+            "p": bootstrap.p_value(row - drawn.scores[0], int(changed)),
         }
         for value, row, changed in zip(values[1:], drawn.scores[1:], drawn.changed, strict=True)
     ]

@@ -27,7 +27,7 @@ def resampled(rng: np.random.Generator, size: int, resamples: int) -> Iterator[n
         yield np.ascontiguousarray(counts.T, dtype=np.float64)
 
 
-def bootstrap_spearman(
+def spearman(
     predicted: Sequence[np.ndarray], gold: np.ndarray, blocks: Iterable[np.ndarray]
 ) -> np.ndarray:
     """Return Spearman's correlation of every model in every resample.
@@ -59,7 +59,7 @@ def bootstrap_spearman(
     return np.concatenate(draws, axis=1)
 
 
-def bootstrap_mean(rows: np.ndarray, blocks: Iterable[np.ndarray]) -> np.ndarray:
+def means(rows: np.ndarray, blocks: Iterable[np.ndarray]) -> np.ndarray:
     """Return the mean of each row (m x n) in each resample of ``resampled``, m x b."""
     return np.concatenate([rows @ counts / rows.shape[1] for counts in blocks], axis=1)
 
@@ -98,7 +98,7 @@ def holm(values: Sequence[float]) -> list[float]:
 def intervals(rows: np.ndarray) -> list[dict[str, float]]:
     """Return for each row of scores a dict with its confidence bounds, ``low`` and ``high``."""
     blocks = resampled(np.random.default_rng(0), rows.shape[1], RESAMPLES)
-    return [interval(row) for row in bootstrap_mean(rows, blocks)]
+    return [interval(row) for row in means(rows, blocks)]
 
 
 def interval(draws: np.ndarray) -> dict[str, float]:

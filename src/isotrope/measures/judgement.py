@@ -18,17 +18,8 @@ from isotrope.core.documents import open_arrays
 from isotrope.core.errors import InputError, place
 from isotrope.core.files import atomic_replace
 from isotrope.core.run_folder import RunFolder
-from isotrope.measures.bootstrap import (
-    LEVEL,
-    RESAMPLES,
-    bootstrap_mean,
-    bootstrap_spearman,
-    holm,
-    interval,
-    p_value,
-    resampled,
-    shown_p,
-)
+from isotrope.measures import bootstrap
+from isotrope.measures.bootstrap import LEVEL
 
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, EOFError, zlib.error, zipfile.BadZipFile)
 _FOR_ERRORS = 400  # resamples for a standard error that is right to 4%
@@ -235,13 +226,13 @@ def _differences(history: DevHistory, start: int, others: list[int]) -> dict[int
     """Return for each step of ``others`` the difference of its score from the start's score."""
     evaluations = [history.evaluations[step] for step in (start, *others)]
     before, *after = evaluations
-    draws_before, *draws_after = _draws(evaluations, RESAMPLES)
+    draws_before, *draws_after = _draws(evaluations, bootstrap.RESAMPLES)
     changed = [int((evaluation.items != before.items).sum()) for evaluation in after]
     shifts = [draws - draws_before for draws in draws_after]
-    p_values = holm([p_value(shift, n) for shift, n in zip(shifts, changed, strict=True)])
+    p_values = bootstrap.holm(list(map(bootstrap.p_value, shifts, changed)))
     differences = {}
     for i, (step, evaluation) in enumerate(zip(others, after, strict=True)):
-        change = {"difference": evaluation.value - before.value, **interval(shifts[i])}
+        change = {"difference": evaluation.value - before.value, **bootstrap.interval(shifts[i])}
         differences[step] = {**change, "p": p_values[i], "changed": changed[i]}
     return differences
 
@@ -249,10 +240,10 @@ def _differences(history: DevHistory, start: int, others: list[int]) -> dict[int
 def _draws(evaluations: list[DevEvaluation], resamples: int) -> np.ndarray:
     """Return the scores of m evaluations of the same examples in b resamples, m x b."""
     gold, rows = evaluations[0].gold, [np.asarray(e.items, np.float64) for e in evaluations]
-    blocks = resampled(np.random.default_rng(zlib.crc32(b"dev")), len(rows[0]), resamples)
+    blocks = bootstrap.resampled(np.random.default_rng(zlib.crc32(b"dev")), len(rows[0]), resamples)
     if gold is None:
-        return 100 * bootstrap_mean(np.stack(rows), blocks)
-    return 100 * bootstrap_spearman(rows, gold, blocks)
+        return 100 * bootstrap.means(np.stack(rows), blocks)
+    return 100 * bootstrap.spearman(rows, gold, blocks)
 
 
 def _rose(number: Mapping[str, float]) -> bool:
@@ -329,5 +320,5 @@ def _change(number: Mapping[str, float]) -> str:
     if low * high > 0 and number["p"] > 1 - LEVEL:  # the interval is not corrected
         few = f": only {number['changed']:.0f} scores changed"
         why = few if number["changed"] < 10 else " after Holm's correction"
-        change += f", but p is {shown_p(number['p'])}{why}"
+        change += f", but p is {bootstrap.shown_p(number['p'])}{why}"
     return f"{change}; "
