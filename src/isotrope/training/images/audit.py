@@ -1,9 +1,11 @@
-"""Audits pictures before a training, with the encoder and heads as they are before the first step.
+"""Audits pictures with the encoder and heads of a training, before the training's first step.
+
+``isotrope.audit_images`` calls :func:`audit`. This file embeds the pictures as ``train`` would;
+``isotrope.diagnostics.audit`` then compares the embeddings, for texts and pictures alike.
 
 Each picture is cropped and embedded once, in equal batches of the training's size or more. As in
 training, batch normalisation uses the statistics of the batch. The running statistics are not used:
-they come from other data, or are still the initial values. Nothing is trained; the caller's encoder
-is copied.
+they come from other data, or are still the initial values.
 """
 
 import copy
@@ -11,11 +13,11 @@ import copy
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from isotrope.core.distributed import all_gather_views
 from isotrope.core.errors import InputError
 from isotrope.core.progress import bar
-from isotrope.core.views import Views
 from isotrope.data.images.batches import ImageBatch
 from isotrope.data.order import Order
 from isotrope.data.text.repeats import hash64
@@ -32,22 +34,21 @@ from isotrope.training.optimisers import step_seed
 
 
 def audit(
-    settings: ImageSettings, own: AuditSettings, *, own_encoder: ImageEncoder | None = None
+    settings: ImageSettings, of_audit: AuditSettings, *, own_encoder: ImageEncoder | None = None
 ) -> PictureAudit:
-    """Audit the pictures of a training; nothing is written."""
+    """Audit the pictures of a training. Nothing is written; an encoder of the user is copied."""
     alone = settings.model_copy(update={"workers": 0, "devices": 1, "micro_batch": None})
     task = prepare(alone, copy.deepcopy(own_encoder))
     objective = checked_objective(task.module.objective)
-    images = task.images
     embedded, marks = _first_views(task)
-    labels = images.train.labels
-    if labels is not None and (labels < 0).any():  # the class of some pictures is unknown
+    images, labels = task.images, task.images.train.labels
+    if labels is not None and labels.min() < 0:  # the class of some pictures is unknown
         labels = None
     return audit_pictures(
         AuditedPictures(images.name, images.train.names, labels, marks, len(images.skipped)),
         embedded,
         objective,
-        own.model_copy(update={"batch_size": task.batches.size, "seed": settings.seed}),
+        of_audit.model_copy(update={"batch_size": task.batches.size, "seed": settings.seed}),
         encoder=task.module.encoder.name,
         method=task.module.name,
         scratch=own_encoder is None and settings.encoder in ARCHITECTURES,
@@ -60,7 +61,7 @@ def _first_views(task: ImageTask) -> tuple[Embedded, NDArray[np.uint64]]:
     part, settings = task.images.train, task.settings
     device, n = find_device(settings.device), len(part.images)
     module = task.module.to(device).train()
-    marks, views = np.empty(n, np.uint64), list[Views]()
+    marks, sides = np.empty(n, np.uint64), list[tuple[Tensor, Tensor]]()
     order = Order(n, settings.seed, 0)[np.arange(n)]
     batches = np.array_split(order, max(1, n // task.batches.size))
     with bar(n, "embed", "images") as done, torch.random.fork_rng():
@@ -70,16 +71,16 @@ def _first_views(task: ImageTask) -> tuple[Embedded, NDArray[np.uint64]]:
             torch.manual_seed(step_seed(settings.seed, step))
             batch = ImageBatch(torch.from_numpy(pixels).to(device), step, len(rows))
             pairs = [all_gather_views(pair) for pair in module.views(module.crops(batch))]
-            views.append(module.completed(pairs)[0].views)
-            if not views[-1].in_batch:
+            views = module.completed(pairs)[0].views
+            if not views.in_batch:
                 raise InputError(
                     f"use `--method simclr` or `--method mocov3`: {module.name} takes negatives "
                     "from a queue, and the queue contains only noise before the first step"
                 )
+            sides.append((views.anchors, views.positives))
             done(len(rows))
     places = torch.from_numpy(np.argsort(order))
     anchors, positives = (
-        torch.cat([getattr(pair, side) for pair in views]).float().cpu()[places]
-        for side in ("anchors", "positives")
+        torch.cat(side).float().cpu()[places] for side in zip(*sides, strict=True)
     )
     return Embedded(anchors, positives, torch.arange(n)), marks
