@@ -11,13 +11,7 @@ import torch
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
 from isotrope.data.text.labelled import Features
-from isotrope.evaluation.labelled import (
-    Classes,
-    check_finite,
-    classified,
-    index_classes,
-    label_in_top_k,
-)
+from isotrope.evaluation import labelled
 
 # An int64 key holds a score and an index: (1 + cosine) * 1e9 in the upper 31 bits, and the largest
 # index minus the index in the lower 32 bits. A larger key is then a better row.
@@ -119,17 +113,17 @@ def knn(
             f"give kNN at least k = 1 and a temperature above 0; found k = {k} and temperature "
             f"{temperature}"
         )
-    classes = index_classes(train, test)
-    check_finite(test.vectors, "test")
-    check_finite(train.vectors, "training")
+    classes = labelled.index_classes(train, test)
+    labelled.check_finite(test.vectors, "test")
+    labelled.check_finite(train.vectors, "training")
     places, cosines = nearest_rows(test.vectors, train.vectors, min(k, len(classes.train)))
     items = _votes(places, cosines, classes, temperature)
     settings = {"k": places.shape[1], "k_asked": k, "temperature": temperature}
-    return classified("knn", name, items, classes, **settings)
+    return labelled.classified("knn", name, items, classes, **settings)
 
 
 def _votes(
-    places: np.ndarray, cosines: np.ndarray, classes: Classes, temperature: float
+    places: np.ndarray, cosines: np.ndarray, classes: labelled.Classes, temperature: float
 ) -> dict[str, np.ndarray]:
     """Return, for each kind of vote, whether the neighbours (m x k) classify each row right."""
     correct: dict[str, list[np.ndarray]] = {"top1": [], "top5": [], "majority_top1": []}
@@ -141,9 +135,9 @@ def _votes(
         count = _sums(labels, np.ones_like(weight), len(classes.names))
         weighted = np.where(count > 0, _sums(labels, weight, len(classes.names)), -np.inf)
         truth = classes.test[block]
-        correct["top1"].append(label_in_top_k(weighted, truth, 1))
-        correct["top5"].append(label_in_top_k(weighted, truth, 5))
-        correct["majority_top1"].append(label_in_top_k(count, truth, 1))
+        correct["top1"].append(labelled.label_in_top_k(weighted, truth, 1))
+        correct["top5"].append(labelled.label_in_top_k(weighted, truth, 5))
+        correct["majority_top1"].append(labelled.label_in_top_k(count, truth, 1))
     return {key: np.concatenate(right) for key, right in correct.items()}
 
 
