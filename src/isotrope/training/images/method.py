@@ -35,14 +35,8 @@ from isotrope.encoders.momentum import Momentum
 from isotrope.encoders.shared_norm import share_statistics
 from isotrope.paradigm.loss_shares import shared_loss
 from isotrope.paradigm.objective import Objective
+from isotrope.training import optimisers
 from isotrope.training.gradient_cache import cached, refuse_batch_statistics
-from isotrope.training.optimisers import (
-    build_optimizer,
-    cosine,
-    learning_rate_at,
-    set_rates,
-    step_seed,
-)
 from isotrope.training.progress import warn
 from isotrope.training.recipe import Plan, Recipe
 from isotrope.training.run import try_objective
@@ -130,7 +124,7 @@ class ImageMethod(nn.Module, ABC):
         self.cut = 1.0
         self._features: Tensor | None = None
         self.own_rate: tuple[nn.Module | None, float, bool] = (None, 1.0, False)
-        with seeded(step_seed(seed, 0, _HEADS)):
+        with seeded(optimisers.step_seed(seed, 0, _HEADS)):
             self.build()
         if world_size() > 1:
             share_statistics(self)
@@ -207,14 +201,15 @@ class ImageMethod(nn.Module, ABC):
     def follow(self, target: Momentum, head: nn.Module, *, rising: bool) -> None:
         """Update a moving average of encoder and head; with ``rising``, the decay rises to 1."""
         progress = self.step / self.plan.steps
-        decay = cosine(target.decay, 1.0, progress) if rising else target.decay
+        decay = optimisers.cosine(target.decay, 1.0, progress) if rising else target.decay
         target.update(nn.Sequential(self.encoder, head), decay)
 
     # the step
 
     def crops(self, batch: ImageBatch) -> list[Tensor]:
         """Return the crops of this process; the number of processes does not change the crops."""
-        generator = torch.Generator().manual_seed(step_seed(self.seed, batch.step, _CROPS))
+        seed = optimisers.step_seed(self.seed, batch.step, _CROPS)
+        generator = torch.Generator().manual_seed(seed)
         rows = rows_of(batch.size)
         return [
             augment.apply(batch.images, augment.draw(batch.size, generator).rows(rows))
@@ -228,7 +223,7 @@ class ImageMethod(nn.Module, ABC):
         because the division by the temperature magnifies rounding errors.
         """
         self.step = batch.step
-        torch.manual_seed(step_seed(self.seed, batch.step, rank()))
+        torch.manual_seed(optimisers.step_seed(self.seed, batch.step, rank()))
         views = self.views(self.crops(batch))
         wholes = self.completed([all_gather_views(pair.map(at_least_float)) for pair in views])
         self.seen = [whole.views.detached() for whole in wholes]
@@ -246,7 +241,7 @@ class ImageMethod(nn.Module, ABC):
         """Set learning rate and weight decay; warn at step 0 if cut-initialization may do harm."""
         # no step is skipped or repeated, even in a resumed run
         assert step == self.step, f"step {self.step} at {step} updates"
-        set_rates(optimizer, self.plan, self.step)
+        optimisers.set_rates(optimizer, self.plan, self.step)
         rate = self.plan.learning_rate
         if self.step or self.cut <= 1 or self.plan.optimizer != "sgd":
             return
@@ -265,13 +260,13 @@ class ImageMethod(nn.Module, ABC):
 
     def learning_rate_at(self, step: int) -> float:
         """Return the learning rate of a step."""
-        return learning_rate_at(self.plan, step)
+        return optimisers.learning_rate_at(self.plan, step)
 
     def optimizer(self) -> torch.optim.Optimizer:
         """Return the optimiser of the run; ``before_update`` sets the learning rate of a step."""
         # a fused step divides float16 gradients by their scale, but only after clipping
         predictor, times, constant = self.own_rate
-        return build_optimizer(
+        return optimisers.build_optimizer(
             self,
             self.plan,
             predictor=predictor,
