@@ -16,16 +16,10 @@ from typing import Any, cast
 import torch
 from torch import nn
 
-from isotrope.core.documents import read_json
 from isotrope.core.errors import InputError
 from isotrope.core.spelling import brief
-from isotrope.encoders.image_nets import (
-    IMAGENET_MEAN,
-    IMAGENET_STD,
-    READERS,
-    channels_last,
-    cifar_resnet,
-)
+from isotrope.encoders import image_nets
+from isotrope.encoders.names import settings_of
 from isotrope.encoders.quiet import model_written, quiet_loading
 
 CIFAR = "isotrope-resnet-cifar"
@@ -37,15 +31,9 @@ MODULE = "isotrope-module"
 _LARGEST_SIDE = 8192  # largest side in pixels of the pictures that an encoder takes
 
 
-def _json(file: Path) -> dict[str, Any]:
-    """Return the object in a file of JSON; an empty dictionary if there is no file or object."""
-    content = read_json(file) if file.is_file() else {}
-    return content if isinstance(content, dict) else {}
-
-
 def read(folder: Path) -> tuple[nn.Module, int, Any, Any]:
     """Return a folder's network, and the side, mean and standard deviation for its pictures."""
-    config = _json(folder / "config.json")
+    config = settings_of(folder / "config.json")
     kind = config.get("model_type")
     if kind == MODULE:
         raise InputError(
@@ -53,10 +41,10 @@ def read(folder: Path) -> tuple[nn.Module, int, Any, Any]:
             f"safetensors.torch.load_model, and pass the module to ImageEncoder.wrap: {folder} "
             "holds only the weights"
         )
-    if not isinstance(kind, str) or (kind != CIFAR and kind not in READERS):
+    if not isinstance(kind, str) or (kind != CIFAR and kind not in image_nets.READERS):
         raise InputError(
             f"give an image encoder that isotrope saved, or a model of the type "
-            f"{', '.join(READERS)}: {folder} holds a model of the type {kind!r}"
+            f"{', '.join(image_nets.READERS)}: {folder} holds a model of the type {kind!r}"
         )
     try:
         with quiet_loading() as report:
@@ -74,9 +62,9 @@ def _cifar(folder: Path, config: dict[str, Any]) -> nn.Module:
     from safetensors.torch import load_file
     from transformers import ResNetConfig
 
-    model = cifar_resnet(ResNetConfig.from_dict({**config, "model_type": "resnet"}))
+    model = image_nets.cifar_resnet(ResNetConfig.from_dict({**config, "model_type": "resnet"}))
     model.load_state_dict(load_file(folder / "model.safetensors"))
-    return channels_last(model)
+    return image_nets.channels_last(model)
 
 
 def _transformers(folder: Path, kind: str) -> nn.Module:
@@ -94,12 +82,12 @@ def _transformers(folder: Path, kind: str) -> nn.Module:
     if kind == "dinov2" and model.embeddings.mask_token is not None:
         # no patch is masked, so this token gets no gradient, for which DDP would wait
         model.embeddings.mask_token.requires_grad_(False)
-    return channels_last(model) if kind in ("resnet", "convnext") else model
+    return image_nets.channels_last(model) if kind in ("resnet", "convnext") else model
 
 
 def _preparation(folder: Path, config: dict[str, Any]) -> tuple[int, Any, Any]:
     """Return the side, mean and standard deviation with which pictures are preprocessed."""
-    processor = _json(folder / "preprocessor_config.json")
+    processor = settings_of(folder / "preprocessor_config.json")
     size = processor.get("crop_size") or processor.get("size") or config.get("image_size") or 224
     if isinstance(size, dict):
         size = size.get("shortest_edge") or size.get("height")
@@ -120,8 +108,8 @@ def _preparation(folder: Path, config: dict[str, Any]) -> tuple[int, Any, Any]:
         )
     if processor.get("do_normalize") is False:
         return size, [0.0] * 3, [1.0] * 3
-    mean = processor.get("image_mean") or IMAGENET_MEAN
-    std = processor.get("image_std") or IMAGENET_STD
+    mean = processor.get("image_mean") or image_nets.IMAGENET_MEAN
+    std = processor.get("image_std") or image_nets.IMAGENET_STD
     return size, mean, std
 
 
@@ -157,7 +145,7 @@ def _write_model(model: nn.Module, folder: Path, *, own: bool) -> None:
     net: Any = _with_pooler(model) if kind == "vit" else model
     net.save_pretrained(folder)
     if kind == "resnet" and isinstance(net.embedder.pooler, nn.Identity):
-        written = _json(folder / "config.json")
+        written = settings_of(folder / "config.json")
         written |= {"model_type": CIFAR, "architectures": ["IsotropeCifarResNet"]}
         _write_json(folder / "config.json", written)
 

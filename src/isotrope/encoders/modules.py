@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from isotrope.core.documents import read_json
-from isotrope.core.errors import InputError, unknown
+from isotrope.core.errors import InputError, first_line, unknown
 from isotrope.core.fingerprint import fingerprint
 from isotrope.encoders.names import is_static
 from isotrope.encoders.quiet import quiet_loading
@@ -167,9 +167,7 @@ def open_folder(
         except Exception as error:
             for file in sorted(folder.rglob("tokenizer.json")):
                 read_json(file)  # names the file if it is broken
-            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-            what = lines[0][:300] if lines else type(error).__name__
-            why = f"{folder} is not a model that can be loaded: {what}"
+            why = f"{folder} is not a model that can be loaded: {first_line(error)}"
             raise InputError(f"copy the model again from its source: {why}") from error
     report.check(folder)
     if not (folder / "modules.json").is_file():  # with "message", texts get the chat template

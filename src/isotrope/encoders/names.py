@@ -113,7 +113,7 @@ def model_folder(path: Path) -> Path:
     parts = _parts(path)
     for part in dict.fromkeys([path, *parts]):
         if (part / "adapter_config.json").exists():
-            base = _settings(part / "adapter_config.json").get("base_model_name_or_path")
+            base = settings_of(part / "adapter_config.json").get("base_model_name_or_path")
             raise InputError(
                 f"merge adapter and model with peft's merge_and_unload, and save the result: "
                 f"{part} holds only an adapter of {brief(base)}"
@@ -179,8 +179,8 @@ def _check_kernels(file: Path, settings: object) -> None:
             _check_kernels(file, value)
 
 
-def _settings(file: Path) -> dict[str, Any]:
-    """Return the settings in a file; an empty dictionary if there is no such file."""
+def settings_of(file: Path) -> dict[str, Any]:
+    """Return the settings in a JSON file; an empty dictionary if there is no such file."""
     settings = read_json(file) if file.is_file() else {}
     if not isinstance(settings, dict):
         raise InputError(
@@ -226,7 +226,7 @@ def _parts(path: Path) -> list[Path]:
         parts[part.resolve()] = part
         for router in (part / "router_config.json", part / "config.json"):
             places += [
-                (router, str(Path(where, name))) for name in _settings(router).get("types") or ()
+                (router, str(Path(where, name))) for name in settings_of(router).get("types") or ()
             ]
     return [*parts.values()]
 
@@ -266,7 +266,7 @@ def _check_weights(folder: Path, *, needed: bool) -> None:
 
 def _check_layers(file: Path, tensors: int) -> None:
     """Refuse a config.json with more layers than tensors; to build them could take for ever."""
-    config = _settings(file)
+    config = settings_of(file)
     for name in ("num_hidden_layers", "num_layers", "n_layer", "n_layers"):
         layers = config.get(name)
         if isinstance(layers, int) and layers > tensors:
