@@ -11,10 +11,11 @@ import functools
 import glob
 import io
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,15 +33,6 @@ if TYPE_CHECKING:
 
 _TEST = ("test", "validation", "valid", "val")
 _LABEL = ("label", "labels", "fine_label")
-
-
-def _opened(folder: Path, rows: "Dataset", column: str, row: int) -> Path | BinaryIO:
-    """Return the bytes of the picture in one row, or its path, which must be in the folder."""
-    cell = rows[row][column] or {}
-    if cell.get("bytes") is not None:
-        return io.BytesIO(cell["bytes"])
-    path = Path(os.path.normpath(folder.absolute() / (cell.get("path") or "")))
-    return path if path.is_relative_to(os.path.normpath(folder.absolute())) else folder
 
 
 def is_table(folder: Path) -> bool:
@@ -66,39 +58,7 @@ def load_table(folder: Path) -> ImageSet:
     """Open a Hugging Face dataset folder."""
     with needs_extra("image"):
         import datasets
-    bars, counts = datasets.is_progress_bar_enabled(), datasets.config.HF_UPDATE_DOWNLOAD_COUNTS
-    level = datasets.logging.get_verbosity()
-    datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # the InputError below is enough
-    datasets.disable_progress_bars()
-    datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False  # do not report that files were read
-    try:
-        if is_saved(folder):
-            check_saved(folder)
-            loaded = datasets.load_from_disk(str(folder))
-        else:
-            # with a list of files, datasets reads no card and runs no script of the folder. Each
-            # split has its own names of classes; in one call, all would get those of the first
-            loaded = {
-                split: datasets.load_dataset("parquet", data_files=files, split=TRAIN)
-                for split, files in _by_split(folder).items()
-            }
-    except InputError:
-        raise
-    except Exception as error:  # datasets may raise any error
-        raise InputError(
-            f"{place(folder)}: save the dataset again; isotrope cannot read this folder "
-            f"({quoted(str(error), 120)})"
-        ) from error
-    finally:
-        datasets.logging.set_verbosity(level)
-        datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = counts
-        if bars:
-            datasets.enable_progress_bars()
-    splits: Mapping[str, Any] = loaded if isinstance(loaded, Mapping) else {TRAIN: loaded}
-    if len(splits) > 1 and TRAIN not in splits:
-        raise InputError(
-            f"{place(folder)}: rename the training split to 'train'; splits: {', '.join(splits)}"
-        )
+    splits = _splits(folder)
     train_rows = splits.get(TRAIN) or next(iter(splits.values()))
     if _column(train_rows, datasets.Image, IMAGE) is None and next(below(folder), None):
         return load_folder(folder)  # a table beside pictures, as img2dataset writes
@@ -108,11 +68,60 @@ def load_table(folder: Path) -> ImageSet:
         return ImageSet(folder.resolve().name, train, None, names, skipped)
     numbers = ((rows, _labels(rows, folder)[0]) for rows in tests)
     labelled = (rows for rows, of in numbers if of is not None and (of >= 0).any())
-    test_rows = next(labelled, tests[0])
-    test, test_names, more = _part(test_rows, folder)
+    test, test_names, more = _part(next(labelled, tests[0]), folder)
     if test.labels is not None and train.labels is not None:
         test = replace(test, labels=matched(test.labels, test_names, names))
     return ImageSet(folder.resolve().name, train, test, names, (*skipped, *more))
+
+
+def _splits(folder: Path) -> "Mapping[str, Dataset]":
+    """Return the rows of each split; rows without the name of a split are the training split."""
+    import datasets
+
+    try:
+        with _quiet_datasets():
+            if is_saved(folder):
+                check_saved(folder)
+                loaded = datasets.load_from_disk(str(folder))
+            else:
+                # with a list of files, datasets reads no card and runs no script of the folder.
+                # Each split has its own classes; in one call, all would get those of the first
+                loaded = {
+                    split: datasets.load_dataset("parquet", data_files=files, split=TRAIN)
+                    for split, files in _by_split(folder).items()
+                }
+    except InputError:
+        raise
+    except Exception as error:  # datasets may raise any error
+        raise InputError(
+            f"{place(folder)}: save the dataset again; isotrope cannot read this folder "
+            f"({quoted(str(error), 120)})"
+        ) from error
+    splits: Mapping[str, Dataset] = loaded if isinstance(loaded, Mapping) else {TRAIN: loaded}
+    if len(splits) > 1 and TRAIN not in splits:
+        raise InputError(
+            f"{place(folder)}: rename the training split to 'train'; splits: {', '.join(splits)}"
+        )
+    return splits
+
+
+@contextmanager
+def _quiet_datasets() -> Iterator[None]:
+    """Let the library datasets print nothing, and not report to the hub that files were read."""
+    import datasets
+
+    bars, counts = datasets.is_progress_bar_enabled(), datasets.config.HF_UPDATE_DOWNLOAD_COUNTS
+    level = datasets.logging.get_verbosity()
+    datasets.logging.set_verbosity(datasets.logging.CRITICAL)
+    datasets.disable_progress_bars()
+    datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False
+    try:
+        yield
+    finally:
+        datasets.logging.set_verbosity(level)
+        datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = counts
+        if bars:
+            datasets.enable_progress_bars()
 
 
 def _part(
@@ -138,6 +147,15 @@ def _part(
     opened = functools.partial(_opened, folder, encoded, image)
     part, skipped = readable_pictures(range(len(rows)), opened, labels, folder)
     return part, names, skipped
+
+
+def _opened(folder: Path, rows: "Dataset", column: str, row: int) -> Path | BinaryIO:
+    """Return the bytes of the picture in one row, or its path, which must be in the folder."""
+    cell = rows[row][column] or {}
+    if cell.get("bytes") is not None:
+        return io.BytesIO(cell["bytes"])
+    path = Path(os.path.normpath(folder.absolute() / (cell.get("path") or "")))
+    return path if path.is_relative_to(os.path.normpath(folder.absolute())) else folder
 
 
 def _column(rows: "Dataset", kind: type, names: tuple[str, ...]) -> str | None:
