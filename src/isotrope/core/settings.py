@@ -8,16 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self, cast
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+import pydantic
 from pydantic.fields import FieldInfo
 
 from isotrope.core.errors import NotUsed, SettingError
@@ -83,14 +74,14 @@ def setting(default: object, description: str, metavar: str = "", **more: Any) -
         known["metavar"] = metavar
     if isinstance(known.get("used"), Used):
         known["used"] = [known["used"]]
-    return Field(default, description=description, json_schema_extra=known, **more)
+    return pydantic.Field(default, description=description, json_schema_extra=known, **more)
 
 
 def _print(line: str) -> None:
     print(line, file=sys.stderr)
 
 
-class Settings(BaseModel):
+class Settings(pydantic.BaseModel):
     """Base class of the settings of a command.
 
     Attributes:
@@ -100,14 +91,14 @@ class Settings(BaseModel):
         places: Fields with the path of a file or folder as text.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
     dotted: ClassVar[tuple[str, ...]] = ()
     from_file: ClassVar[bool] = False
     places: ClassVar[tuple[str, ...]] = ()
 
-    @field_validator("*", mode="before")
+    @pydantic.field_validator("*", mode="before")
     @classmethod
-    def _no_switch(cls, value: object, info: ValidationInfo) -> object:
+    def _no_switch(cls, value: object, info: pydantic.ValidationInfo) -> object:
         """Reject booleans for numbers (a bool is an int); put a single value into a list."""
         field = cls.model_fields[str(info.field_name)]
         if isinstance(value, bool) and not _takes_bool(field):
@@ -120,7 +111,7 @@ class Settings(BaseModel):
         return cls._plain(value, info)
 
     @classmethod
-    def _plain(cls, value: object, info: ValidationInfo) -> object:
+    def _plain(cls, value: object, info: pydantic.ValidationInfo) -> object:
         """Convert a path to text for a field of texts; expand ``~`` in a field of paths."""
         paths = "Path" in str(cls.model_fields[str(info.field_name)].annotation)
         if isinstance(value, Path) and not paths:
@@ -129,9 +120,9 @@ class Settings(BaseModel):
         home = isinstance(value, str) and (paths or info.field_name in cls.places)
         return from_home(str(value)) if home else value
 
-    @field_validator("*", mode="after")
+    @pydantic.field_validator("*", mode="after")
     @classmethod
-    def _written(cls, value: object, info: ValidationInfo) -> object:
+    def _written(cls, value: object, info: pydantic.ValidationInfo) -> object:
         """Check texts, because they are written to files or used as paths."""
         place = info.field_name in cls.places
         for text in value if isinstance(value, list) else [value]:
@@ -143,7 +134,7 @@ class Settings(BaseModel):
                 raise ValueError("the name must be one line of text, and not empty")
         return value
 
-    @model_validator(mode="before")
+    @pydantic.model_validator(mode="before")
     @classmethod
     def _gather_dotted(cls, values: object) -> object:
         """Move keys such as ``objective.temperature`` into ``objective_settings``."""
@@ -254,7 +245,7 @@ class Settings(BaseModel):
             cls.check_name(key, source=source)
         try:
             settings = cls.model_validate(plain)
-        except ValidationError as error:
+        except pydantic.ValidationError as error:
             errors = error.errors()  # report a wrong value before a missing one
             first = next((e for e in errors if e["type"] != "missing"), errors[0])
             place = ".".join(map(str, first["loc"][:2]))
@@ -344,7 +335,10 @@ def _split(value: list[str]) -> list[str]:
     return names
 
 
-Names = Annotated[list[Annotated[str, Field(coerce_numbers_to_str=True)]], AfterValidator(_split)]
+Names = Annotated[
+    list[Annotated[str, pydantic.Field(coerce_numbers_to_str=True)]],
+    pydantic.AfterValidator(_split),
+]
 """Names, which may be separated by commas."""
 
 
