@@ -17,7 +17,7 @@ from torch import Tensor
 
 from isotrope.core.autograd import Context, apply
 from isotrope.core.errors import LostProcess
-from isotrope.core.rounding import WITHOUT_FLOAT64
+from isotrope.core.rounding import WITHOUT_FLOAT64, at_least_float
 from isotrope.core.views import Views
 
 # the first process reads the corpus and scores the encoder while the others wait for it
@@ -167,37 +167,19 @@ def all_gather_views(views: Views) -> GlobalBatch:
         )
     if world_size() == 1:
         return GlobalBatch(views, slice(0, n), n)
-    further = views.anchors[:0] if views.negatives is None else views.negatives
-    counts = _counts(n, len(further), device=views.anchors.device)
-    rows = torch.cat([views.anchors, views.positives, further])
-    if rows.dtype.itemsize < 4:
-        rows = rows.float()
-    sizes = [2 * many + extra for many, extra in counts]
-    gathered_rows = apply(_Gather, tuple[Tensor, ...], rows, sizes)
-    parts = [
-        torch.split(part, [many, many, extra])
-        for part, (many, extra) in zip(gathered_rows, counts, strict=True)
-    ]
+    negatives = views.anchors[:0] if views.negatives is None else views.negatives
+    own = torch.tensor([n, len(negatives)], device=views.anchors.device)
+    counts = [row.tolist() for row in _all_gather(own, [2] * world_size())]
+    rows = at_least_float(torch.cat([views.anchors, views.positives, negatives]))
+    gathered = apply(_Gather, tuple[Tensor, ...], rows, [2 * m + q for m, q in counts])
+    parts = [part.split([m, m, q]) for part, (m, q) in zip(gathered, counts, strict=True)]
     anchors, positives, negatives = (torch.cat(view) for view in zip(*parts, strict=True))
-    many = [m for m, _ in counts]
-    groups = views.groups
-    if groups is not None:
-        groups = torch.cat(_all_gather(groups, many))
-    start = sum(many[: rank()])
-    gathered = Views(
-        anchors,
-        positives,
-        negatives if len(negatives) else None,
-        groups=groups,
-        in_batch=views.in_batch,
-    )
-    return GlobalBatch(gathered, slice(start, start + n), min(many))
-
-
-def _counts(*counts: int, device: torch.device) -> list[list[int]]:
-    """Return the counts of every process."""
-    row = torch.tensor(counts, device=device)
-    return [row.tolist() for row in _all_gather(row, [len(counts)] * world_size())]
+    sizes = [m for m, _ in counts]
+    groups = None if views.groups is None else torch.cat(_all_gather(views.groups, sizes))
+    more = negatives if len(negatives) else None
+    whole = Views(anchors, positives, more, groups=groups, in_batch=views.in_batch)
+    start = sum(sizes[: rank()])
+    return GlobalBatch(whole, slice(start, start + n), min(sizes))
 
 
 def _all_gather(x: Tensor, rows: list[int]) -> list[Tensor]:
