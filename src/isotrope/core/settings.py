@@ -101,9 +101,10 @@ class Settings(pydantic.BaseModel):
     def _no_switch(cls, value: object, info: pydantic.ValidationInfo) -> object:
         """Reject booleans for numbers (a bool is an int); put a single value into a list."""
         field = cls.model_fields[str(info.field_name)]
-        if isinstance(value, bool) and not _takes_bool(field):
+        kind = typing.get_origin(field.annotation) or field.annotation
+        if isinstance(value, bool) and kind not in (bool, dict):  # a dict may hold switches
             raise ValueError("give a number or a text, not true or false")
-        if typing.get_origin(field.annotation) is list:
+        if kind is list:
             value = [value] if isinstance(value, (str, Path)) else value
             value = [] if value is None and not cls.from_file else value
         if isinstance(value, (list, tuple)):
@@ -340,8 +341,3 @@ Names = Annotated[
     pydantic.AfterValidator(_split),
 ]
 """Names, which may be separated by commas."""
-
-
-def _takes_bool(field: FieldInfo) -> bool:
-    """Return whether a field takes booleans: a switch, or a dict that may hold switches."""
-    return field.annotation is bool or typing.get_origin(field.annotation) is dict
