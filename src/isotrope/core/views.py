@@ -124,21 +124,20 @@ class Views:
     def __post_init__(self) -> None:
         """Check types, shapes and dtypes; groups in a list or an array become a tensor."""
         a, p = self.anchors, self.positives
-        try:
-            if (
-                self.negatives is None
-                and self.groups is None
-                and self.offset == 0
-                and a.ndim == 2
-                and a.shape == p.shape
-                and a.dtype == p.dtype
-                and a.shape[0] > 0
-                and a.is_floating_point()
-                and a.layout is p.layout is torch.strided
-            ):
-                return  # most batches; if they are small, the checks below would cost time
-        except (AttributeError, TypeError):
-            pass  # the loop below names the view that is not a tensor
+        if (
+            self.negatives is None
+            and self.groups is None
+            and self.offset == 0
+            and isinstance(a, Tensor)
+            and isinstance(p, Tensor)
+            and a.ndim == 2
+            and a.shape == p.shape
+            and a.dtype == p.dtype
+            and a.shape[0] > 0
+            and a.is_floating_point()
+            and a.layout is p.layout is torch.strided
+        ):
+            return  # most batches; if they are small, the checks below would cost time
         given = {"anchors": a, "positives": p, "negatives": self.negatives}
         for name, view in given.items():
             if not isinstance(view, Tensor) and (view is not None or name != "negatives"):

@@ -11,6 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from isotrope.core.autograd import Context, apply
 from isotrope.core.distributed import all_reduce_sum, world_size
 from isotrope.core.errors import InputError
+from isotrope.core.rounding import at_least_float
 
 
 def share_statistics(module: nn.Module) -> nn.Module:
@@ -90,7 +91,7 @@ class _Norm(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         dims = [0, *range(2, x.ndim)]
         shape = [1, -1, *[1] * (x.ndim - 2)]
-        wide = x if x.dtype.itemsize >= 4 else x.float()
+        wide = at_least_float(x)
         rows = wide.new_tensor([x.numel() / x.shape[1]])
         sums = all_reduce_sum(torch.cat([wide.sum(dims), rows]))
         count = sums[-1]
