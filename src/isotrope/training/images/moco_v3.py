@@ -1,4 +1,7 @@
-"""MoCo v3: predicts the keys of a momentum encoder; negatives come from the batch, not a queue."""
+"""MoCo v3: queries predict the keys of a momentum encoder; the negatives are other images' keys.
+
+``byol`` pairs the same embeddings without negatives; ``moco_v2`` takes negatives from a queue.
+"""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -81,25 +84,22 @@ class MoCoV3(ImageMethod):
 
     def build(self) -> None:
         """Make the heads and the key encoder."""
-        o = self.options
-        if o.frozen_patches:
+        options, norm = self.options, self.options.batch_norm
+        if options.frozen_patches:
             freeze_patches(self.encoder)
-        last: Literal["plain", "none"] = "plain" if o.batch_norm else "none"
+        last: Literal["plain", "none"] = "plain" if norm else "none"
+        d, inner = options.dimension, [options.hidden] * (options.layers - 1)
         self.projector = projector(
-            self.encoder.dimension,
-            [o.hidden] * (o.layers - 1),
-            o.dimension,
-            batch_norm=o.batch_norm,
-            last_norm=last,
+            self.encoder.dimension, inner, d, batch_norm=norm, last_norm=last
         )
-        self.predictor = predictor(o.dimension, o.hidden, batch_norm=o.batch_norm, last_norm=last)
-        self.target = Momentum(nn.Sequential(self.encoder, self.projector), o.decay)
+        self.predictor = predictor(d, options.hidden, batch_norm=norm, last_norm=last)
+        self.target = Momentum(nn.Sequential(self.encoder, self.projector), options.decay)
 
     def views(self, crops: list[Tensor]) -> list[Views]:
-        """Return two pairs of one crop's predictions and the other crop's keys."""
-        q, other = (self.predictor(self.projector(self.features(crop))) for crop in crops)
-        k, other_k = (self.targets(self.target, crop) for crop in crops)
-        return [Views(q, other_k), Views(other, k)]
+        """Return two pairs: the queries of each crop, and the keys of the other crop."""
+        q1, q2 = (self.predictor(self.projector(self.features(crop))) for crop in crops)
+        k1, k2 = (self.targets(self.target, crop) for crop in crops)
+        return [Views(q1, k2), Views(q2, k1)]
 
     def after_step(self) -> None:
         """Update the key encoder."""
