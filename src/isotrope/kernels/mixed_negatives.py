@@ -1,8 +1,9 @@
-"""Mixes two embeddings into a synthetic, constant negative for each anchor.
+"""Mixes two embeddings into a synthetic, constant negative for each anchor (hard negative mixing).
 
-The embeddings with which anchors are compared are called columns, as in the similarity matrix.
-``MixingRule`` says which two columns are mixed, and the share of each. ``MixedNegatives`` are the
-mixed vectors of a batch. The backends differ only in how they find the nearest columns.
+The losses are in ``isotrope.objectives.mixing``. ``MixingRule`` says which two columns of the
+similarity matrix are mixed, and the share of each. ``MixedNegatives`` are the mixed vectors of a
+batch. All backends use both; only their search for the nearest columns differs (``Pairs.mixture``
+for single statistics, ``one_pass`` for a whole loss).
 """
 
 from collections.abc import Callable

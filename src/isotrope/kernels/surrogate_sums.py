@@ -1,11 +1,15 @@
-"""Serves surrogate losses: the sum and the push of each anchor's weights, without their matrix.
+"""Computes the row sums and the push of a matrix of weights in linear memory, for surrogate losses.
 
 A surrogate loss is defined by the components of its gradient (``paradigm.surrogate``). As only
 anchors have gradients, the matrix of weights is needed only for two results: the sum of each row,
-and the product with the compared vectors. One block of e^{s/tau} serves both directions. In the
-first direction, the block times the positives is the push on the anchors. In the second direction,
-the positives are the anchors, and the transposed block times the first view is the push on them.
-At the end, the pushes are divided by the row sums.
+and the product with the compared vectors (the push). ``SurrogateSums`` computes both by blocks.
+``SurrogatePairs`` takes the place of the backend ``rowblock`` in ``paradigm.parts``, whose weights
+are then ``LazyWeights``.
+
+One block of e^{s/tau} serves both directions. In the first direction, the block times the positives
+is the push on the anchors. In the second direction, the positives are the anchors, and the
+transposed block times the first view is the push on them. At the end, the pushes are divided by the
+row sums.
 
 If e^{s/tau} could overflow float32, or positives were gathered from other processes, each direction
 has a sweep of its own, which subtracts the maximum of each row.
