@@ -9,10 +9,11 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from matplotlib.ticker import StrMethodFormatter
 
 from isotrope.reports.panels import ReportPanel, panel, sections
 from isotrope.reports.pictures import write_pictures
-from isotrope.reports.plots import _smooth, _tick, styles
+from isotrope.reports.plots import _TICK, _smooth, styles
 from isotrope.reports.quantities import QUANTITIES, SECTIONS
 from isotrope.reports.runs import Run, read_run
 from tests.reports.folders import (
@@ -180,7 +181,8 @@ def test_losses_of_one_objective_share_an_axis_before_all_runs_have_ended(tmp_pa
 
 
 def test_ticks_of_large_numbers_differ() -> None:
-    assert [_tick(value) for value in (1200, 1200.5, -1201, 0.1 + 0.2, 1e-5, 2e6)] == [
+    tick = StrMethodFormatter(_TICK)
+    assert [tick(value) for value in (1200, 1200.5, -1201, 0.1 + 0.2, 1e-5, 2e6)] == [
         *("1,200", "1,200.5", "\N{MINUS SIGN}1,201", "0.3", "1e\N{MINUS SIGN}05", "2,000,000")
     ]
 

@@ -31,6 +31,7 @@ _MOST_FAINT = 6  # largest number of runs with which values are drawn behind the
 _TITLE = 40  # characters of a line; many lines would leave no room for the picture
 _MOST_BANDS = 3  # largest number of runs with which standard deviations are drawn
 _SEEN = 1.5  # least distance, in pixels, at which two lines can be distinguished
+_TICK = "{x:,.10g}"  # the number at a tick; matplotlib writes a real minus sign
 _DECADES = 30  # a logarithmic axis is allowed if largest / smallest value is above this
 
 
@@ -235,15 +236,13 @@ def _mark_scores(axes: Axes, quantity: Quantity, runs: Sequence[Run]) -> None:
 
 
 def _set_axes(axes: Axes, quantity: Quantity, last_step: float) -> None:
-    """Set ticks, grid and limits."""
     _set_limits(axes, quantity)
     stepwise = quantity.across == "step"
     if stepwise:
         axes.set_xlim(-0.03 * (last_step or 1), 1.03 * (last_step or 1))
     room = 4 if axes.bbox.width < 400 else 8
     axes.xaxis.set_major_locator(MaxNLocator(room, steps=[1, 2, 2.5, 5, 10], integer=stepwise))
-    formatter = FuncFormatter(lambda value, _: _tick(value))
-    axes.xaxis.set_major_formatter(formatter)
+    axes.xaxis.set_major_formatter(_TICK)
     if quantity.angular:
         quarters = [Fraction(i, 4) for i in range(5)]
         axes.yaxis.set_major_locator(FixedLocator([float(q) * np.pi for q in quarters]))
@@ -251,7 +250,7 @@ def _set_axes(axes: Axes, quantity: Quantity, last_step: float) -> None:
     else:
         if axes.get_yscale() == "linear":
             axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
-        axes.yaxis.set_major_formatter(formatter)
+        axes.yaxis.set_major_formatter(_TICK)
     axes.grid(axis="both" if quantity.kind == "path" else "y", lw=0.6, alpha=0.28)
     axes.tick_params(which="both", length=0, pad=5)
     axes.set_axisbelow(True)
@@ -279,11 +278,6 @@ def _set_limits(axes: Axes, quantity: Quantity) -> None:
     if quantity.most is not None:
         top = min(top, max(quantity.most, high))
     axes.set_ylim(bottom, top)
-
-
-def _tick(value: float) -> str:
-    """Return the text of a tick: rounded, with thousands separators and a real minus sign."""
-    return f"{value:,.10g}".replace("-", "\N{MINUS SIGN}")
 
 
 def _coinciding(lines: Sequence[Line2D]) -> list[list[Line2D]]:
