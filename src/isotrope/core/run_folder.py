@@ -136,5 +136,4 @@ def _store(key: bytes, path: Path) -> None:
 
 
 def _signature(settings: str) -> str:
-    """Return the signature of settings by the user's key."""
     return hmac.new(_key(), settings.encode(), "sha256").hexdigest()

@@ -134,7 +134,6 @@ def write(
 
 
 def _write_model(model: nn.Module, folder: Path, *, own: bool) -> None:
-    """Write weights and configuration."""
     if own:
         from safetensors.torch import save_model
 

@@ -122,7 +122,6 @@ def named_apart(results: Sequence[Result]) -> list[Result]:
 
 
 def _metric(name: str, result: Result) -> str:
-    """Return the name of the metric that a column shows."""
     scores = result.details.get("tasks", {}).get(name, {})
     metric = AVERAGES.get(name) or next((m for m in AVERAGES.values() if m in scores), name)
     return metric.capitalize() if metric == "spearman" else metric

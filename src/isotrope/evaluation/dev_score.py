@@ -86,7 +86,6 @@ def dev_metric_of_file(
 
 
 def _of_scores(subset: Subset, name: str) -> DevMetric:
-    """Return the dev score of scored pairs."""
     data = fingerprint(subset.scores, subset.first, subset.second)  # without the file's name
     texts = [*subset.first, *subset.second]
     return DevMetric(name, lambda encoder: sts_evaluation(encoder, subset), data, texts=texts)

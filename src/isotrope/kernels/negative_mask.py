@@ -121,6 +121,5 @@ class NegativeMask:
 
 
 def _group_sizes(groups: Tensor) -> Tensor:
-    """Return for each row the number of rows in its group."""
     _, place = torch.unique(groups, return_inverse=True)
     return torch.bincount(place)[place]

@@ -203,7 +203,6 @@ def _origin(run: Run) -> list[tuple[str, str]]:
 
 
 def _data_facts(run: Run) -> list[tuple[str, str]]:
-    """Return the names and values that describe the data of a run."""
     data = run.result.details.get("data") if run.result else None
     if not isinstance(data, Mapping):
         return []

@@ -137,7 +137,6 @@ def _check_objective(settings: RunSettings) -> None:
 
 
 def _check_data(settings: RunSettings, metric: str) -> None:
-    """Open the data and the encoder."""
     if not Path(settings.output).exists():
         check_folder(Path(settings.output), settings, resume=True)  # not among the data
     if isinstance(settings, TrainSettings):

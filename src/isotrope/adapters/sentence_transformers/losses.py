@@ -233,7 +233,6 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
 
     @property
     def _learnt(self) -> list[nn.Parameter]:
-        """The hyperparameters that are learnt."""
         return [p for p in self.loss.parameters(recurse=False) if p.requires_grad]
 
     def forward(
@@ -305,7 +304,6 @@ def _average(parameter: nn.Parameter, optimizer: Optimizer, *_: object) -> None:
 
 
 def _groups(labels: Tensor | None) -> Tensor:
-    """Return the groups of the rows."""
     if labels is None:
         raise InputError("add a column 'label' of integers, or set groups=False: no labels found")
     groups = labels.long().flatten()
