@@ -154,26 +154,28 @@ def load_folder(folder: Path, classes: Sequence[str] | None = None) -> ImageSet:
     """
     root = _inner(folder)
     train_folder = next(_called(root, _TRAIN), root)
-    train = _Scan(train_folder)
+    train = _FolderSplit(train_folder)
     if not train.names:
         raise InputError(
             f"{place(train_folder)}: put pictures into this folder; {_endings(train_folder)}. For "
             "a known set, such as CIFAR-10, download the parquet files from the Hugging Face hub"
         )
-    test = _test_scan(root) if train_folder != root else None
-    if test is None and train_folder != root:
-        _check_alone(root, train_folder)
-    scans = [train] if test is None else [train, test]
+    splits = [train]
+    if train_folder != root:
+        tests = [split for path in _called(root, _TEST) if (split := _FolderSplit(path)).names]
+        if not tests:
+            _check_alone(root, train_folder)
+        splits += sorted(tests, key=lambda split: not split.class_names)[:1]  # with classes, if any
     if classes is not None:
         known = set(train.class_names)
         names = [line if line in known else (line.split() or [line])[0] for line in classes]
-        for scan in scans:
-            scan.only(names)
-    class_names = tuple(sorted({name for scan in scans for name in scan.class_names})) or None
-    parts = [scan.measured(root, class_names) for scan in scans]
+        for split in splits:
+            split.only(names)
+    class_names = tuple(sorted({name for split in splits for name in split.class_names}))
+    parts = [split.measured(root, class_names) for split in splits]
     skipped = tuple(name for _, left in parts for name in left)
-    tested = parts[1][0] if test is not None else None
-    return ImageSet(folder.resolve().name, parts[0][0], tested, class_names, skipped)
+    test = parts[1][0] if len(parts) > 1 else None
+    return ImageSet(folder.resolve().name, parts[0][0], test, class_names or None, skipped)
 
 
 def _inner(folder: Path) -> Path:
@@ -186,12 +188,6 @@ def _inner(folder: Path) -> Path:
             break
         folder = Path(entries[0].path)
     return folder
-
-
-def _test_scan(root: Path) -> "_Scan | None":
-    """Return the first test folder with classes, or else the first with pictures, or None."""
-    scans = [scan for path in _called(root, _TEST) if (scan := _Scan(path)).names]
-    return next(iter([scan for scan in scans if scan.class_names] or scans), None)
 
 
 def _called(root: Path, names: Sequence[str]) -> Iterator[Path]:
@@ -216,7 +212,7 @@ def _check_alone(root: Path, train: Path) -> None:
             )
 
 
-class _Scan:
+class _FolderSplit:
     """The names of the pictures of one split, and the names of their classes (folders)."""
 
     def __init__(self, folder: Path) -> None:
@@ -246,20 +242,15 @@ class _Scan:
         self.class_names = sorted(wanted)
         self.names = [name for name in self.names if _top(name) in wanted]
 
-    def measured(
-        self, root: Path, names: Iterable[str] | None
-    ) -> tuple[ImagePart, tuple[str, ...]]:
+    def measured(self, root: Path, class_names: Iterable[str]) -> tuple[ImagePart, tuple[str, ...]]:
         """Return the pictures and the skipped files; their names are paths from ``root``."""
         start = self.folder.relative_to(root).as_posix()
         paths = tuple(name if start == "." else f"{start}/{name}" for name in self.names)
-        return readable_pictures(paths, root.joinpath, self.labels(names), self.folder)
-
-    def labels(self, names: Iterable[str] | None) -> NDArray[np.int64] | None:
-        """Return the number of each picture's class, or None without classes."""
-        if not self.class_names or names is None:
-            return None
-        number = {name: i for i, name in enumerate(names)}
-        return np.array([number[_top(name)] for name in self.names], np.int64)
+        labels = None
+        if self.class_names:
+            number = {name: i for i, name in enumerate(class_names)}
+            labels = np.array([number[_top(name)] for name in self.names], np.int64)
+        return readable_pictures(paths, root.joinpath, labels, self.folder)
 
 
 def _top(name: str) -> str:
