@@ -15,14 +15,15 @@ MARK = "isotrope"
 Context: TypeAlias = Any
 """Context from ``forward`` to ``backward``; it can hold any attribute."""
 
-Outputs = TypeVar("Outputs")
+InputGradients: TypeAlias = tuple[Tensor | None, ...]
+"""Result of ``backward``: the gradient of each input, or None."""
+
+T = TypeVar("T")
 
 
-def apply(
-    function: type[torch.autograd.Function], outputs: type[Outputs], *inputs: object
-) -> Outputs:
-    """Call an autograd function."""
-    return cast("Outputs", function.apply(*inputs))
+def apply(function: type[torch.autograd.Function], outputs: type[T], *inputs: object) -> T:
+    """Call an autograd function, whose outputs have the type ``outputs``."""
+    return cast("T", function.apply(*inputs))
 
 
 # older versions of torch lack it; there, a first backward pass ends every mark

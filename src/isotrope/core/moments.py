@@ -7,7 +7,7 @@ diagonal of C and the sum of its squared entries.
 import torch
 from torch import Tensor
 
-from isotrope.core.autograd import Context, apply
+from isotrope.core.autograd import Context, InputGradients, apply
 
 _SMALL = 256  # up to this dimension, C costs less than two products (benchmarks/peers.py)
 
@@ -70,9 +70,7 @@ class _CrossMoments(torch.autograd.Function):
         return c.diagonal().clone(), (c * c).sum()
 
     @staticmethod
-    def backward(
-        ctx: Context, by_diagonal: Tensor, by_squares: Tensor
-    ) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Context, by_diagonal: Tensor, by_squares: Tensor) -> InputGradients:
         x, y, *products = ctx.saved_tensors
         if torch.is_grad_enabled():  # this will be differentiated again
             return *_again(ctx, x, y, (by_diagonal, by_squares)), None
@@ -111,9 +109,7 @@ class _OwnMoments(torch.autograd.Function):
         return diagonal, (c * c).sum()
 
     @staticmethod
-    def backward(
-        ctx: Context, by_diagonal: Tensor, by_squares: Tensor
-    ) -> tuple[Tensor | None, None]:
+    def backward(ctx: Context, by_diagonal: Tensor, by_squares: Tensor) -> InputGradients:
         if torch.is_grad_enabled():
             return _again(ctx, ctx.saved_tensors[0], None, (by_diagonal, by_squares))[0], None
         x, mean, c = ctx.saved_tensors
@@ -126,9 +122,7 @@ class _OwnMoments(torch.autograd.Function):
         return _product(centred, half, 4 * scale), None
 
 
-def _again(
-    ctx: Context, x: Tensor, y: Tensor | None, by: tuple[Tensor, Tensor]
-) -> tuple[Tensor | None, ...]:
+def _again(ctx: Context, x: Tensor, y: Tensor | None, by: tuple[Tensor, ...]) -> InputGradients:
     """Return the gradients with an autograd history, for second derivatives."""
     x = x.view_as(x)  # aliases: one matrix may be both views
     if y is None:

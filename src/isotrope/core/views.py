@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from isotrope.core.autograd import Context, apply
+from isotrope.core.autograd import Context, InputGradients, apply
 from isotrope.core.errors import InputError
 
 
@@ -53,9 +53,7 @@ class _Unit(torch.autograd.Function):
         return result
 
     @staticmethod
-    def backward(
-        ctx: Context, by_unit: Tensor | None, by_norm: Tensor | None
-    ) -> tuple[Tensor | None, None]:
+    def backward(ctx: Context, by_unit: Tensor | None, by_norm: Tensor | None) -> InputGradients:
         unit, norm = ctx.saved_tensors
         # only second derivatives use the norms
         gradient = None if by_norm is None else unit * by_norm

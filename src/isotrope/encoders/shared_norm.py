@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from isotrope.core.autograd import Context, apply
+from isotrope.core.autograd import Context, InputGradients, apply
 from isotrope.core.distributed import all_reduce_sum, world_size
 from isotrope.core.errors import InputError
 from isotrope.core.rounding import at_least_float
@@ -115,9 +115,7 @@ class _Norm(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(
-        ctx: Context, gradient: Tensor, *_: Tensor
-    ) -> tuple[Tensor, Tensor | None, Tensor | None, None]:
+    def backward(ctx: Context, gradient: Tensor, *_: Tensor) -> InputGradients:
         x, weight, mean, scale, count = ctx.saved_tensors
         dims = [0, *range(2, x.ndim)]
         shape = [1, -1, *[1] * (x.ndim - 2)]

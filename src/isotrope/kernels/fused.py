@@ -21,7 +21,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from isotrope.core.autograd import Context, apply
+from isotrope.core.autograd import Context, InputGradients, apply
 from isotrope.core.errors import NeedsEager, WrongCoupling
 from isotrope.core.views import Views
 from isotrope.kernels import one_pass
@@ -115,7 +115,7 @@ class _Ready(torch.autograd.Function):
         return value
 
     @staticmethod
-    def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Context, gradient: Tensor) -> InputGradients:
         if torch.is_grad_enabled():  # create_graph: a second derivative will be taken
             raise NeedsEager(
                 f"use backend='eager': the {ctx.backend} backend has no second derivatives"

@@ -11,7 +11,7 @@ The eager backend computes second derivatives.
 import torch
 from torch import Tensor
 
-from isotrope.core.autograd import Context, apply
+from isotrope.core.autograd import Context, InputGradients, apply
 from isotrope.core.views import Views, across_unit, lengths
 from isotrope.kernels.eager import EagerPairs
 from isotrope.kernels.pairs import Pairs
@@ -99,9 +99,7 @@ class _AcrossViews(torch.autograd.Function):
         return own.mul_(tau), *[x.log() for x in sums]
 
     @staticmethod
-    def backward(
-        ctx: Context, by_positive: Tensor | None, *by_sums: Tensor
-    ) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Context, by_positive: Tensor | None, *by_sums: Tensor) -> InputGradients:
         if torch.is_grad_enabled():  # a second derivative will be taken
             return *_again(ctx, by_positive, *by_sums), None, None, None
         _, _, u, v, a, b, e, *sums = ctx.saved_tensors
@@ -142,9 +140,7 @@ class _OverBothViews(torch.autograd.Function):
         return own.mul_(tau), *logarithms.unbind()
 
     @staticmethod
-    def backward(
-        ctx: Context, by_positive: Tensor | None, *by_sums: Tensor
-    ) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Context, by_positive: Tensor | None, *by_sums: Tensor) -> InputGradients:
         if torch.is_grad_enabled():
             return *_again(ctx, by_positive, *by_sums), None, None, None
         _, _, z, norm, e, sums = ctx.saved_tensors
@@ -165,7 +161,7 @@ def _by_own(by_positive: Tensor | None, by_sums: tuple[Tensor, ...], tau: float)
     return -by_sums[0] if len(by_sums) == 1 else (by_sums[0] + by_sums[1]).neg_()
 
 
-def _again(ctx: Context, by_positive: Tensor | None, *by_sums: Tensor) -> tuple[Tensor | None, ...]:
+def _again(ctx: Context, by_positive: Tensor | None, *by_sums: Tensor) -> InputGradients:
     """The gradients of the embeddings, with an autograd history."""
     against, tau, both, gaps = ctx.of
     # aliases, because one matrix may be both views

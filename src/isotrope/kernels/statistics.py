@@ -107,8 +107,7 @@ class StatisticsOnly(Pairs):
     def similarity(self, against: Against = "cross") -> Tensor:
         raise Unfused("the formula asks for the matrix")
 
-    def negative(self, against: Against = "cross") -> Tensor:
-        raise Unfused("the formula asks for the matrix")
+    negative = similarity
 
 
 class Gaps(StatisticsOnly):
