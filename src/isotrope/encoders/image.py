@@ -28,9 +28,9 @@ from isotrope.core.fingerprint import fingerprint
 from isotrope.core.pictures import Picture, square
 from isotrope.core.progress import bar
 from isotrope.core.spelling import brief
-from isotrope.encoders import image_folder
+from isotrope.encoders import image_folder, image_nets
 from isotrope.encoders.device import find_device
-from isotrope.encoders.image_nets import IMAGENET_MEAN, IMAGENET_STD, READERS, Reader, build_net
+from isotrope.encoders.image_nets import IMAGENET_MEAN, IMAGENET_STD, RGB, build_net
 from isotrope.encoders.names import resolve
 
 
@@ -55,13 +55,13 @@ class ImageEncoder(nn.Module):
     def __init__(
         self,
         model: nn.Module,
-        read: Reader,
+        read: image_nets.Reader,
         *,
         name: str,
         dimension: int,
         image_size: int,
-        mean: Sequence[float],
-        std: Sequence[float],
+        mean: RGB,
+        std: RGB,
     ) -> None:
         super().__init__()
         for what, values in (("mean", mean), ("standard deviation", std)):
@@ -89,8 +89,8 @@ class ImageEncoder(nn.Module):
         width: int | None = None,
         stem: str = "auto",
         image_size: int = 32,
-        mean: Sequence[float] = IMAGENET_MEAN,
-        std: Sequence[float] = IMAGENET_STD,
+        mean: RGB = IMAGENET_MEAN,
+        std: RGB = IMAGENET_STD,
         seed: int | None = None,
     ) -> "ImageEncoder":
         """Build an untrained encoder.
@@ -133,8 +133,8 @@ class ImageEncoder(nn.Module):
         *,
         dimension: int,
         image_size: int,
-        mean: Sequence[float] = IMAGENET_MEAN,
-        std: Sequence[float] = IMAGENET_STD,
+        mean: RGB = IMAGENET_MEAN,
+        std: RGB = IMAGENET_STD,
     ) -> "ImageEncoder":
         """Make an encoder from a module that maps normalised pixels to embeddings.
 
@@ -158,18 +158,13 @@ class ImageEncoder(nn.Module):
 
     @classmethod
     def _around(
-        cls,
-        name: str,
-        model: nn.Module,
-        image_size: int,
-        mean: Sequence[float],
-        std: Sequence[float],
+        cls, name: str, model: nn.Module, image_size: int, mean: RGB, std: RGB
     ) -> "ImageEncoder":
         config: Any = model.config  # transformers has no common type for it
         sizes = getattr(config, "hidden_sizes", None)
         return cls(
             model,
-            READERS[config.model_type],
+            image_nets.READERS[config.model_type],
             name=name,
             dimension=int(sizes[-1] if sizes else config.hidden_size),
             image_size=image_size,

@@ -9,7 +9,6 @@ which transformers cannot load, ``config.json`` has a ``model_type`` unknown to 
 import copy
 import json
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,6 +18,7 @@ from torch import nn
 from isotrope.core.errors import InputError
 from isotrope.core.spelling import brief
 from isotrope.encoders import image_nets
+from isotrope.encoders.image_nets import RGB
 from isotrope.encoders.names import settings_of
 from isotrope.encoders.quiet import model_written, quiet_loading
 
@@ -114,14 +114,7 @@ def _preparation(folder: Path, config: dict[str, Any]) -> tuple[int, Any, Any]:
 
 
 def write(
-    folder: Path,
-    model: nn.Module,
-    image_size: int,
-    mean: Sequence[float],
-    std: Sequence[float],
-    card: str,
-    *,
-    own: bool,
+    folder: Path, model: nn.Module, image_size: int, mean: RGB, std: RGB, card: str, *, own: bool
 ) -> None:
     """Write the folder of an image encoder; ``own``: ``model`` is a user's module, not a network.
 
@@ -166,7 +159,7 @@ def _with_pooler(net: nn.Module) -> nn.Module:
     return cast("nn.Module", model)
 
 
-def _processor(image_size: int, mean: Sequence[float], std: Sequence[float]) -> dict[str, Any]:
+def _processor(image_size: int, mean: RGB, std: RGB) -> dict[str, Any]:
     """Return the settings with which transformers prepares pictures as isotrope does."""
     return {
         "image_processor_type": "CLIPImageProcessor",

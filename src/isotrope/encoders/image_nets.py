@@ -28,6 +28,8 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 
 Reader: TypeAlias = Callable[[Any, Tensor], Tensor]
 
+RGB: TypeAlias = Sequence[float]
+"""Three numbers: for red, green and blue."""
 
 # blocks of each stage, and their kind; resnet9 has one for each stage, as in the papers
 _RESNETS = {
