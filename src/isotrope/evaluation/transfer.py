@@ -20,24 +20,14 @@ from torch import Tensor
 from isotrope.core.errors import InputError, needs_extra
 from isotrope.core.progress import bar
 from isotrope.data.text.transfer_sets import Examples, TransferTask
-from isotrope.evaluation.classifier import (
-    DECAYS,
-    FULL,
-    PROTOTYPING,
-    SEED,
-    ClassifierProtocol,
-    Fitted,
-    Indices,
-    TrainingSet,
-    fit,
-    predict,
-)
+from isotrope.evaluation import classifier
+from isotrope.evaluation.classifier import Fitted, Indices, TrainingSet
 from isotrope.evaluation.embed import Encoder, embed
 
 if TYPE_CHECKING:
     from sklearn.model_selection import StratifiedKFold
 
-MODES = {"full": FULL, "prototyping": PROTOTYPING}
+MODES = {"full": classifier.FULL, "prototyping": classifier.PROTOTYPING}
 """The two protocols of SimCSE: ``full``, as in papers, and ``prototyping``, which is faster."""
 
 Mode = Literal["full", "prototyping"]
@@ -71,7 +61,7 @@ def transfer_task(
     task: TransferTask,
     *,
     mode: Mode = "full",
-    fit: Callable[..., list[Fitted]] = fit,
+    fit: Callable[..., list[Fitted]] = classifier.fit,
     batch_size: int = 128,
 ) -> TaskScore:
     """Score an encoder on one transfer task.
@@ -87,7 +77,7 @@ def transfer_task(
     x = _features(encoder, task, batch_size)
     y = np.concatenate([examples.labels for examples in task.splits.values()])
     protocol = MODES[mode]
-    trials = len(DECAYS)
+    trials = len(classifier.DECAYS)
     runs = {
         ("all",): (_nested, protocol.folds * (protocol.folds * trials + 1)),
         ("train", "test"): (_cross_validated, protocol.folds * trials + 1),
@@ -121,7 +111,7 @@ def check_task(task: TransferTask, mode: str) -> None:
 def _folds(count: int) -> "StratifiedKFold":
     with needs_extra("eval"):
         from sklearn.model_selection import StratifiedKFold
-    return StratifiedKFold(n_splits=count, shuffle=True, random_state=SEED)
+    return StratifiedKFold(n_splits=count, shuffle=True, random_state=classifier.SEED)
 
 
 def _features(encoder: Encoder, task: TransferTask, batch_size: int) -> Tensor:
@@ -161,7 +151,7 @@ class _ScoredTask:
     x: Tensor
     y: NDArray[np.int64]
     rows: dict[str, Indices]
-    protocol: ClassifierProtocol
+    protocol: classifier.ClassifierProtocol
     fit: Callable[[Sequence[TrainingSet]], list[Fitted]]
 
     def folds(self, rows: Indices) -> list[tuple[Indices, Indices]]:
@@ -171,14 +161,14 @@ class _ScoredTask:
 
     def classes(self, weights: Tensor, rows: Indices) -> NDArray[np.int64]:
         """Return the classes predicted for ``rows``."""
-        return np.asarray(predict(weights, self.x[rows]))
+        return np.asarray(classifier.predict(weights, self.x[rows]))
 
 
 def _choose(folds: Sequence[Fitted]) -> tuple[float, float]:
     """Return the regularisation with the best accuracy (the weakest in a tie), and the accuracy."""
     by_decay = zip(*(fitted.accuracies for fitted in folds), strict=True)
     scores = [float(round(100 * np.mean(accuracies), 2)) for accuracies in by_decay]
-    return DECAYS[int(np.argmax(scores))], max(scores)
+    return classifier.DECAYS[int(np.argmax(scores))], max(scores)
 
 
 def _percent(correct: NDArray[np.bool_]) -> float:
@@ -219,7 +209,7 @@ def _split(task: _ScoredTask) -> TaskScore:
     (fitted,) = task.fit([TrainingSet(task.rows["train"], task.rows["dev"])])
     decay, devacc = _choose([fitted])
     # SentEval trains once more with the chosen one; with the same seed, it is the same classifier
-    return _tested(task, fitted.weights[DECAYS.index(decay)], devacc)
+    return _tested(task, fitted.weights[classifier.DECAYS.index(decay)], devacc)
 
 
 def _tested(task: _ScoredTask, weights: Tensor, devacc: float) -> TaskScore:
