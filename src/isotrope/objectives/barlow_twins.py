@@ -13,6 +13,8 @@ from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.parts import products
 
+_SCRIPTS = "Li et al., 2024, table 3, released scripts"
+
 
 class BarlowTwins(
     Objective,
@@ -55,13 +57,8 @@ class BarlowTwins(
     ] = "sphere"
 
     presets: ClassVar[dict[str, Preset]] = {
-        name: Preset(
-            values={"weight": 30.0},
-            learning_rate=rate,
-            batch_size=size,
-            source="Li et al., 2024, table 3, released scripts",
-        )
-        for name, rate, size in (("bert-base", 1e-5, 128), ("roberta-base", 1e-6, 512))
+        "bert-base": Preset({"weight": 30.0}, 1e-5, 128, _SCRIPTS),
+        "roberta-base": Preset({"weight": 30.0}, 1e-6, 512, _SCRIPTS),
     }
     batch_level = True
     pairwise = False
