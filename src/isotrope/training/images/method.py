@@ -14,15 +14,9 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from isotrope.core import distributed
 from isotrope.core.autograd import seeded
-from isotrope.core.distributed import (
-    GlobalBatch,
-    all_gather_views,
-    all_reduce_sum,
-    rank,
-    rows_of,
-    world_size,
-)
+from isotrope.core.distributed import GlobalBatch, all_gather_views
 from isotrope.core.hyper import Paper, check
 from isotrope.core.rounding import at_least_float
 from isotrope.core.views import Views
@@ -126,7 +120,7 @@ class ImageMethod(nn.Module, ABC):
         self.own_rate: tuple[nn.Module | None, float, bool] = (None, 1.0, False)
         with seeded(optimisers.step_seed(seed, 0, _HEADS)):
             self.build()
-        if world_size() > 1:
+        if distributed.world_size() > 1:
             share_statistics(self)
 
     # what a method's own file writes
@@ -210,7 +204,7 @@ class ImageMethod(nn.Module, ABC):
         """Return the crops of this process; the number of processes does not change the crops."""
         seed = optimisers.step_seed(self.seed, batch.step, _CROPS)
         generator = torch.Generator().manual_seed(seed)
-        rows = rows_of(batch.size)
+        rows = distributed.rows_of(batch.size)
         return [
             augment.apply(batch.images, augment.draw(batch.size, generator).rows(rows))
             for augment in self.augments
@@ -223,7 +217,7 @@ class ImageMethod(nn.Module, ABC):
         because the division by the temperature magnifies rounding errors.
         """
         self.step = batch.step
-        torch.manual_seed(optimisers.step_seed(self.seed, batch.step, rank()))
+        torch.manual_seed(optimisers.step_seed(self.seed, batch.step, distributed.rank()))
         views = self.views(self.crops(batch))
         wholes = self.completed([all_gather_views(pair.map(at_least_float)) for pair in views])
         self.seen = [whole.views.detached() for whole in wholes]
@@ -284,7 +278,7 @@ def measure(objective: Objective, views: Views, features: Tensor) -> dict[str, f
     """
     norms = torch.linalg.vector_norm(at_least_float(features), dim=1)
     count = torch.full_like(norms.sum(), len(norms))
-    mean = float(all_reduce_sum(norms.sum()) / all_reduce_sum(count))
+    mean = float(distributed.all_reduce_sum(norms.sum()) / distributed.all_reduce_sum(count))
     return {**observe.measure(objective, views), "norm_backbone": mean}
 
 
