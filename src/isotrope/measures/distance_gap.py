@@ -31,10 +31,7 @@ def margin_gap(anchors: Tensor, positives: Tensor) -> Tensor:
     Here rho is the Euclidean distance, as in the figures of Nie et al. (2023), who call this gap
     d_ij in section 4.3. Objectives with a margin act on this gap. The gap has no sign: if the
     nearest negative is nearer than the positive by 0.2, or farther by 0.2, the gap is 0.2.
-
-    Args:
-        anchors: Embeddings of one view, n x d, n >= 2, of any norm.
-        positives: Embeddings of the other view, n x d. Other anchors' positives are the negatives.
+    :func:`distance_gap` has the arguments.
 
     Example:
         >>> import torch
