@@ -11,7 +11,8 @@ from PIL import Image
 
 from isotrope.core.errors import InputError
 from isotrope.core.pictures import square
-from isotrope.data.images.folder import EncodedImages, load_folder
+from isotrope.data.images.encoded import EncodedImages
+from isotrope.data.images.folder import load_folder
 from isotrope.data.images.records import ImageSet
 from isotrope.data.images.sets import load_images
 from tests.patience import MINUTES
@@ -327,7 +328,7 @@ class TestFingerprint:
         def never(*_: object) -> None:
             raise AssertionError
 
-        monkeypatch.setattr("isotrope.data.images.folder.square", never)
+        monkeypatch.setattr("isotrope.data.images.encoded.square", never)
         self.of(folders(tmp_path))
 
 

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from isotrope.core.documents import check_file
 from isotrope.core.errors import InputError, needs_extra, place
-from isotrope.data.images.folder import below, load_folder, readable_pictures
+from isotrope.data.images.encoded import readable_pictures
+from isotrope.data.images.folder import below, load_folder
 from isotrope.data.images.records import ImagePart, ImageSet, matched
 from isotrope.data.lines import quoted
 from isotrope.data.sources import TRAIN, named_split

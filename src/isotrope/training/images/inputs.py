@@ -4,7 +4,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from isotrope.core.pictures import Unreadable, grey_levels
-from isotrope.data.images.folder import EncodedImages
+from isotrope.data.images.encoded import EncodedImages
 from isotrope.data.images.records import ImageSet
 from isotrope.data.images.sets import load_images
 from isotrope.encoders.image import ImageEncoder

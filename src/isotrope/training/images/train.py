@@ -25,7 +25,7 @@ from isotrope.core.lock import ensure_not_replaced
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
 from isotrope.data.images.batches import ImageBatch, ImageBatches
-from isotrope.data.images.folder import EncodedImages
+from isotrope.data.images.encoded import EncodedImages
 from isotrope.data.images.records import ImageSet
 from isotrope.diagnostics.metrics import MEASURED, columns
 from isotrope.encoders.cut_initialize import cut_initialize
