@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from isotrope.core.errors import InputError, place
+from isotrope.core.errors import InputError, place, unreadable
 from isotrope.core.spelling import brief
 
 if TYPE_CHECKING:
@@ -39,8 +39,7 @@ def check_file(path: Path, within: Path | None = None) -> None:
     except (FileNotFoundError, ValueError) as error:  # the latter: a NUL in the name
         raise InputError(f"{place(path)}: check the path; there is no such file") from error
     except OSError as error:
-        why = error.strerror
-        raise InputError(f"{place(path)}: check the path; it cannot be read ({why})") from error
+        raise unreadable(path, error) from error
     if within is not None and not path.resolve().is_relative_to(within.resolve()):
         raise InputError(
             f"{place(path)}: replace this link by a file; it leads out of folder {place(within)}"
@@ -62,8 +61,7 @@ def read_text(path: Path | str, limit: int = LARGEST) -> str:
         with path.open("rb") as handle:
             data = handle.read(limit + 1)
     except OSError as error:
-        why = error.strerror or error
-        raise InputError(f"{place(path)}: check the path; it cannot be read ({why})") from error
+        raise unreadable(path, error) from error
     if len(data) > limit:
         raise InputError(f"{place(path)}: give a smaller file; it has more than {limit:,} bytes")
     try:
@@ -166,16 +164,11 @@ def _check_nodes(root: "yaml.Node") -> None:
         node = waiting.pop()
         count += 1
         if isinstance(node, yaml.MappingNode):
-            _check_keys(node)
+            keys = [key.value for key, _ in node.value if isinstance(key.value, str)]
+            if len(set(keys)) < len(keys):  # yaml would silently take the last value
+                raise ValueError(f"{brief(Counter(keys).most_common(1)[0][0])} is given twice")
             waiting += [part for pair in node.value for part in pair]
         elif isinstance(node, yaml.SequenceNode):
             waiting += node.value
         if count + len(waiting) > _MOST_VALUES:
             raise ValueError(f"it holds more than {_MOST_VALUES:,} values")
-
-
-def _check_keys(mapping: "yaml.MappingNode") -> None:
-    """Refuse a key that is given twice; ``yaml`` would silently take the last value."""
-    keys = [key.value for key, _ in mapping.value if isinstance(key.value, str)]
-    if len(set(keys)) < len(keys):
-        raise ValueError(f"{brief(Counter(keys).most_common(1)[0][0])} is given twice")

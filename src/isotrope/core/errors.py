@@ -221,6 +221,12 @@ def place(path: str | Path, line: int | None = None) -> str:
     return name if line is None else f"{name}, line {line}"
 
 
+def unreadable(path: str | Path, error: Exception) -> InputError:
+    """Return an error about a file or a folder that cannot be opened or read, and why."""
+    why = getattr(error, "strerror", None) or error
+    return InputError(f"{place(path)}: check the path; it cannot be read ({why})")
+
+
 def first_line(error: Exception) -> str:
     """Return the first line of another library's error message, cut to 200 characters."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from isotrope.core.documents import LARGEST, check_file
-from isotrope.core.errors import InputError, needs_extra, place
+from isotrope.core.errors import InputError, needs_extra, place, unreadable
 
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 """File endings of compressed text."""
@@ -113,8 +113,7 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
                 f"{path.suffix} file ({error}). If the file is not compressed, remove "
                 f"{path.suffix} from its name"
             ) from error
-        why = getattr(error, "strerror", None) or error
-        raise InputError(f"{place(path)}: check the path; it cannot be read ({why})") from error
+        raise unreadable(path, error) from error
 
 
 def lines(path: Path, limit: int = MAX_CHARACTERS) -> Iterator[tuple[int, str]]:

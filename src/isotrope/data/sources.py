@@ -14,7 +14,7 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Literal
 
-from isotrope.core.errors import InputError, place
+from isotrope.core.errors import InputError, place, unreadable
 from isotrope.core.files import atomic_replace, file_digest, from_home
 from isotrope.core.spelling import brief
 from isotrope.core.trust import check_named
@@ -301,5 +301,4 @@ def _folder_files(folder: Path) -> tuple[list[Path], list[Path]]:
 
 
 def _unreadable(error: OSError) -> None:
-    where, why = place(Path(error.filename)), error.strerror
-    raise InputError(f"{where}: check the path; it cannot be read ({why})") from error
+    raise unreadable(error.filename, error) from error

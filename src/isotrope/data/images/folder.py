@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from isotrope.core.errors import InputError, nearest, place
+from isotrope.core.errors import InputError, nearest, place, unreadable
 from isotrope.core.pictures import PHOTOS, SUFFIXES
 from isotrope.data.images.encoded import readable_pictures
 from isotrope.data.images.records import ImagePart, ImageSet
@@ -163,8 +163,7 @@ def _entries(folder: Path) -> "list[os.DirEntry[str]]":
         with os.scandir(folder) as entries:
             return [entry for entry in entries if not entry.name.startswith(".")]
     except OSError as error:
-        why = error.strerror
-        raise InputError(f"{place(folder)}: check the path; it cannot be read ({why})") from error
+        raise unreadable(folder, error) from error
 
 
 def _has_picture(entry: "os.DirEntry[str]") -> bool:
