@@ -36,14 +36,10 @@ class RowBlockPairs(Pairs):
     def __init__(self, views: Views, swapped: "RowBlockPairs | None" = None) -> None:
         super().__init__(views)
         self._swapped = swapped
+        self.direction = 0 if swapped is None else 1  # of the batch, as in ``SurrogateSums``
 
     def swapped(self) -> "RowBlockPairs":
         return self._swapped or RowBlockPairs(self.views.swapped(), self)
-
-    @property
-    def direction(self) -> int:
-        """The direction of the batch, as in :attr:`sums`: 1 if the views are exchanged, else 0."""
-        return 0 if self._swapped is None else 1
 
     @cached_property
     def sums(self) -> SurrogateSums:

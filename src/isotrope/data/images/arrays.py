@@ -214,14 +214,10 @@ def _channels_first(array: NDArray[Any], path: Path, name: str) -> NDArray[np.ui
         raise InputError(f"{place(path)}: add pictures to the empty array {name!r} (shape {shape})")
     if array.shape[1] == 1:
         array = np.broadcast_to(array, (len(array), 3, *array.shape[2:]))
-    if array.shape[1] == 4:
-        array = _over_white(array)
+    if array.shape[1] == 4:  # transparent pixels become white
+        alpha = array[:, 3:].astype(np.float32) / 255
+        array = (array[:, :3] * alpha + 255 * (1 - alpha)).round().astype(np.uint8)
     return np.ascontiguousarray(array)
-
-
-def _over_white(rgba: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    alpha = rgba[:, 3:].astype(np.float32) / 255
-    return (rgba[:, :3] * alpha + 255 * (1 - alpha)).round().astype(np.uint8)
 
 
 def is_strips(folder: Path) -> bool:
