@@ -10,7 +10,7 @@ from huggingface_hub import constants, hf_hub_download
 from isotrope import load
 from isotrope.core.errors import InputError
 from isotrope.core.files import remove
-from isotrope.encoders import names
+from isotrope.encoders import model_folder
 from isotrope.encoders.names import resolve
 from isotrope.encoders.sentence import SentenceEncoder
 from tests.encoders.hub import COMMIT, local_hub
@@ -95,7 +95,7 @@ def test_what_transformers_left_is_completed(hub, cache, monkeypatch):
 def test_what_transformers_left_is_told_without_the_network(hub, cache, monkeypatch, capsys):
     get(cache, PLAIN)
     switch(monkeypatch, online=False)
-    names._warn.cache_clear()
+    model_folder.warn_once.cache_clear()
     for _ in range(2):
         assert load(NAME, device="cpu").pooling == "mean"
     (told,) = capsys.readouterr().err.splitlines()

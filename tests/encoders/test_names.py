@@ -14,7 +14,8 @@ from isotrope.core import trust
 from isotrope.core.errors import InputError
 from isotrope.core.run_folder import RunFolder
 from isotrope.encoders import names
-from isotrope.encoders.names import is_image, resolve
+from isotrope.encoders.model_folder import is_image
+from isotrope.encoders.names import resolve
 from isotrope.encoders.sentence import SentenceEncoder
 from tests.patience import MINUTES
 

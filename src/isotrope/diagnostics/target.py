@@ -40,7 +40,8 @@ from isotrope.diagnostics.probe import (
     texts_of,
 )
 from isotrope.encoders.loading import load
-from isotrope.encoders.names import is_image, resolve
+from isotrope.encoders.model_folder import is_image
+from isotrope.encoders.names import resolve
 from isotrope.encoders.sentence import SentenceEncoder, check_prompts, saved_prompts
 from isotrope.evaluation.uncover import Uncovered, uncover_records
 from isotrope.paradigm import registry

@@ -19,7 +19,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.spelling import brief
 from isotrope.encoders import image_nets
 from isotrope.encoders.image_nets import RGB
-from isotrope.encoders.names import settings_of
+from isotrope.encoders.model_folder import settings_of
 from isotrope.encoders.quiet import model_written, quiet_loading
 
 CIFAR = "isotrope-resnet-cifar"

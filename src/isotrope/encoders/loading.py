@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from isotrope.core.errors import InputError
-from isotrope.encoders.names import is_image, resolve
+from isotrope.encoders.model_folder import is_image
+from isotrope.encoders.names import resolve
 
 if TYPE_CHECKING:
     from isotrope.encoders.image import ImageEncoder

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from isotrope.core.documents import read_json
 from isotrope.core.errors import InputError, first_line, unknown
 from isotrope.core.fingerprint import fingerprint
-from isotrope.encoders.names import is_static
+from isotrope.encoders.model_folder import is_static
 from isotrope.encoders.quiet import quiet_loading
 
 if TYPE_CHECKING:

@@ -27,7 +27,8 @@ from isotrope.core.progress import bar
 from isotrope.encoders import modules
 from isotrope.encoders.device import find_device
 from isotrope.encoders.lora import merged_weights, save_adapter
-from isotrope.encoders.names import is_image, is_static, resolve
+from isotrope.encoders.model_folder import is_image, is_static
+from isotrope.encoders.names import resolve
 from isotrope.encoders.quiet import model_written
 
 if TYPE_CHECKING:

@@ -40,7 +40,8 @@ def takes_images(model: object, *, ask_hub: bool = False) -> bool:
     """
     if not isinstance(model, (str, Path)):
         return hasattr(model, "image_size")
-    from isotrope.encoders.names import is_bm25, is_image, is_model, resolve
+    from isotrope.encoders.model_folder import is_image, is_model
+    from isotrope.encoders.names import is_bm25, resolve
 
     folder = Path(model).expanduser()
     if folder.is_dir():
