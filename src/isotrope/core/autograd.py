@@ -1,4 +1,8 @@
-"""Helpers for torch: autograd functions and nodes, modes of modules, seeds, softplus."""
+"""Adds to torch's autograd: typed calls, marks on nodes, kept modes and seeds, a smooth softplus.
+
+The Doctor finds the inputs of a loss by the mark of its node (``paradigm.graph_reading``).
+:func:`modes_kept` and :func:`seeded` restore the modes of modules and torch's generators.
+"""
 
 import functools
 from collections.abc import Iterator
