@@ -10,19 +10,39 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from isotrope.core.errors import InputError
-from isotrope.objectives import MPT
+from isotrope.objectives import (
+    DCL,
+    MET,
+    MHE,
+    MPT,
+    AlignUniform,
+    BarlowTwins,
+    InfoNCE,
+    NTXent,
+    VICReg,
+)
+from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.objective_check import Check
 from isotrope.training.loss_check import (
     _by_margin,
     _in_chunks,
     _losses,
-    _Subject,
     check_loss,
     checks_in,
 )
+from isotrope.training.loss_gradient import gradient_checks
+from isotrope.training.loss_subject import Subject
 from tests.training import historical_losses
 
 HISTORICAL = Path(__file__).with_name("historical_losses.py")
+
+GRADIENT = [
+    "each input changes the loss",
+    "the positive attracts",
+    "mean over the batch",
+    "near negatives are pushed more",
+]
+SETTINGS = "each setting changes the gradient"
 
 CAUGHT = {
     "dropped_gradients": "in chunks: mini_batch_size=24",
@@ -67,8 +87,9 @@ def test_seven_bugs_are_caught_and_their_repairs_pass(bug: str) -> None:
 def test_a_sound_loss_passes_everything() -> None:
     checks = check_loss(infonce)
     assert not wrong(checks), checks
-    assert [check.name for check in checks][:3] == [
+    assert [check.name for check in checks if not check.name.startswith("at the edge")] == [
         "rows permuted",
+        *GRADIENT,
         "gradient-cached",
         "in bfloat16",
     ]
@@ -115,10 +136,10 @@ class Hinge(nn.Module):
 def test_a_wider_margin_is_harder_for_all_pairs_or_easier_for_all(
     loss: object, passed: bool
 ) -> None:
-    (line,) = _by_margin(_Subject(loss))  # type: ignore[arg-type]
+    (line,) = _by_margin(Subject(loss))  # type: ignore[arg-type]
     assert line.passed is passed
     assert ("use a constant margin" in line.means) is not passed
-    assert not list(_by_margin(_Subject(infonce)))
+    assert not list(_by_margin(Subject(infonce)))
 
 
 def no_edge(anchors: Tensor, positives: Tensor, margin: float = 0.2) -> Tensor:
@@ -126,9 +147,120 @@ def no_edge(anchors: Tensor, positives: Tensor, margin: float = 0.2) -> Tensor:
 
 
 def test_a_margin_that_changes_nothing_is_not_called_right() -> None:
-    (line,) = _by_margin(_Subject(no_edge))
-    assert line.passed is None
-    assert "does not change the loss, neither for similar" in line.means
+    assert not list(_by_margin(Subject(no_edge)))
+    (line,) = [check for check in check_loss(no_edge) if check.passed is None]
+    assert line.name == SETTINGS
+    assert line.worst == "not margin"
+
+
+def scores(anchors: Tensor, positives: Tensor, temperature: float = 0.05) -> Tensor:
+    return F.normalize(anchors, dim=1) @ F.normalize(positives, dim=1).T / temperature
+
+
+def wrong_sign(anchors: Tensor, positives: Tensor) -> Tensor:
+    return -infonce(anchors, positives)
+
+
+def weights_without_gradient(anchors: Tensor, positives: Tensor) -> Tensor:
+    similarity = scores(anchors, positives)
+    return (similarity.detach().softmax(dim=1) * similarity).sum(dim=1).mean()
+
+
+def other_view_unused(anchors: Tensor, positives: Tensor) -> Tensor:
+    return infonce(anchors, anchors)
+
+
+def summed(anchors: Tensor, positives: Tensor) -> Tensor:
+    return len(anchors) * infonce(anchors, positives)
+
+
+def without_temperature(anchors: Tensor, positives: Tensor) -> Tensor:
+    return F.cross_entropy(scores(anchors, positives, 1.0), torch.arange(len(anchors)))
+
+
+def only_the_value(anchors: Tensor, positives: Tensor, offset: float = 0.5) -> Tensor:
+    return infonce(anchors, positives) + offset
+
+
+def unused_choice(anchors: Tensor, positives: Tensor, symmetric: bool = False) -> Tensor:
+    return infonce(anchors, positives)
+
+
+def pulls_with_hard(anchors: Tensor, positives: Tensor, negatives: Tensor) -> Tensor:
+    own, hard = ((anchors * x).sum(dim=1) for x in (positives, negatives))
+    return F.softplus(own - hard).mean()
+
+
+@pytest.mark.parametrize(
+    ("loss", "line", "passed"),
+    [
+        (wrong_sign, "the positive attracts", False),
+        (weights_without_gradient, "the positive attracts", False),
+        (pulls_with_hard, "the positive attracts", False),
+        (other_view_unused, "each input changes the loss", False),
+        (lambda a, b, negatives: infonce(a, b), "each input changes the loss", False),
+        (summed, "mean over the batch", None),
+        (without_temperature, "near negatives are pushed more", None),
+        (only_the_value, SETTINGS, None),
+        (unused_choice, SETTINGS, None),
+    ],
+)
+def test_the_gradient_of_a_slip_is_named(loss: object, line: str, passed: bool | None) -> None:
+    found = {c.name: c for c in gradient_checks(Subject(loss)) if c.passed is not True}  # type: ignore[arg-type]
+    assert found[line].passed is passed
+    assert found[line].means
+    assert [name for name, check in found.items() if check.passed is False] == (
+        [line] if passed is False else []
+    )
+
+
+OBJECTIVES = [InfoNCE(), NTXent(), DCL(), MET(), MHE(), BarlowTwins(), VICReg(), AlignUniform()]
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES, ids=repr)
+def test_the_gradient_of_a_sound_loss_passes(objective: Objective) -> None:
+    checks = list(gradient_checks(Subject(lambda a, b: objective(a, b))))
+    assert {check.passed for check in checks} == {True}, checks
+
+
+class Scaled(nn.Module):
+    """A factor that a module keeps, and one that it only keeps."""
+
+    def __init__(self, factor: float = 2.0, unused: float = 1.0, size: int = 4) -> None:
+        super().__init__()
+        self.factor, self.unused, self.size = factor, unused, size
+
+    def forward(self, anchors: Tensor, positives: Tensor) -> Tensor:
+        return self.factor * infonce(anchors, positives)
+
+
+def test_the_numbers_of_a_module_are_settings() -> None:
+    lines = {check.name: check for check in gradient_checks(Subject(Scaled()))}
+    assert lines[SETTINGS].worst == "not unused"
+
+
+def test_a_queue_of_the_loss_hides_no_wrong_sign() -> None:
+    class Queued(nn.Module):
+        sign = 1.0
+
+        def __init__(self) -> None:
+            super().__init__()
+            keys = torch.randn(32, 16, generator=torch.Generator().manual_seed(0))
+            self.register_buffer("queue", F.normalize(keys, dim=1))
+
+        def forward(self, anchors: Tensor, positives: Tensor) -> Tensor:
+            a, b = (F.normalize(x, dim=1) for x in (anchors, positives))
+            queue, self.queue = self.queue.to(a), b.detach()
+            pushed = (a @ queue.T / 0.05).logsumexp(dim=1)
+            return self.sign * F.softplus(pushed - (a * b).sum(dim=1) / 0.05).mean()
+
+    def outcome(loss: nn.Module) -> bool | None:
+        lines = {check.name: check for check in gradient_checks(Subject(loss))}
+        return lines["the positive attracts"].passed
+
+    right, wrong = Queued(), Queued()
+    wrong.sign = -1.0
+    assert (outcome(right), outcome(wrong)) == (True, False)
 
 
 def drops_out(anchors: Tensor, positives: Tensor, margin: float = 0.1) -> Tensor:
@@ -152,8 +284,12 @@ def draws_elsewhere(anchors: Tensor, positives: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     ("loss", "says", "others"),
     [
-        (drops_out, "not checked with permuted rows", ["wider: margin", "gradient-cached"]),
-        (draws_negatives, "not checked with permuted rows", ["gradient-cached"]),
+        (
+            drops_out,
+            "not checked with permuted rows",
+            ["wider: margin", GRADIENT[0], SETTINGS, *GRADIENT[1:], "gradient-cached"],
+        ),
+        (draws_negatives, "not checked with permuted rows", [*GRADIENT[:3], "gradient-cached"]),
         (draws_elsewhere, "checked only for finite values", []),
     ],
 )
@@ -197,7 +333,7 @@ def in_sums(anchors: Tensor, positives: Tensor, chunk_size: int = 24) -> Tensor:
 
 
 def test_a_difference_is_measured() -> None:
-    subject = _Subject(in_sums)
+    subject = Subject(in_sums)
     (one, eight, _) = _in_chunks(subject, subject.run())
     assert (one.passed, one.means) == (True, "")
     assert eight.means.endswith("; the gradient is 3 times that of the plain call)")

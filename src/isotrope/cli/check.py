@@ -1,4 +1,4 @@
-"""``isotrope check``: check that a loss has the same gradient if its batch is split."""
+"""``isotrope check``: check the gradient of a loss, also if its batch is split or permuted."""
 
 import itertools
 import multiprocessing
@@ -34,8 +34,10 @@ module whose forward is such a function. A function or module is checked if its 
 must contain "neg". The gradient of a whole batch is compared with the gradient in chunks of the
 batch, with gradient caching, on permuted rows, in bfloat16, and on two processes with half of the
 rows each. If the loss has a parameter chunk_size, mini_batch_size or margin, several values are
-tried. A loss that ends the Python process fails. The exit code is 1 if a check fails, or if ten
-minutes are not enough.
+tried. Positives must attract, and each input must change the loss. A sum in place of a mean, a
+missing temperature and a setting without effect on the gradient are shown by a dash. A loss that
+ends the Python process fails. The exit code is 1 if a check fails, or if ten minutes are not
+enough.
 """
 
 LIMIT = 600.0
@@ -106,7 +108,8 @@ def _apart(file: Path, name: str, dimensions: int | None) -> Iterator[tuple[str,
 
 def _answer(pipe: "Connection", file: Path, name: str, dimensions: int | None) -> None:
     from isotrope.paradigm.objective_check import raised
-    from isotrope.training.loss_check import DIMENSIONS, checks_in
+    from isotrope.training.loss_check import checks_in
+    from isotrope.training.loss_subject import DIMENSIONS
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process ends this one
     try:
@@ -146,6 +149,6 @@ run = Command(
     "check",
     CheckSettings,
     check,
-    "Check that a loss has the same gradient if the rows of its batch are split or permuted.",
+    "Check what the gradient of a loss does, and that it stays the same if the batch is split.",
     EPILOG,
 )

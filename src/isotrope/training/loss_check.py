@@ -1,4 +1,4 @@
-"""Checks that chunks, caching, two processes and the order of rows do not change a gradient.
+"""Checks a plain loss: its gradient, and that chunks, processes and the order of rows keep it.
 
 The checks accept any loss: a function of anchors and positives, or a module. The loss is called on
 the embeddings of a small encoder. Each check compares the gradients of the weights of encoder and
@@ -6,14 +6,12 @@ loss with the gradients of one plain call. Subclasses of ``Objective`` are check
 :func:`isotrope.paradigm.objective_check.prove`.
 """
 
-import copy
-import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,30 +23,27 @@ from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.objective_check import Check, prove, raised
 from isotrope.paradigm.proof import DEGENERATE, degenerate
-from isotrope.training.gradient_cache import cached
 from isotrope.training.launch import launch
+from isotrope.training.loss_gradient import gradient_checks
+from isotrope.training.loss_subject import (
+    DIMENSIONS,
+    MISSING,
+    ROWS,
+    SIZES,
+    Loss,
+    LossAndGradients,
+    Subject,
+    distance,
+    parameters_of,
+    required_of,
+)
 
 SAME = 1e-5
 """Largest relative difference that counts as rounding. Bugs cause larger ones."""
-DIMENSIONS = 16
-"""Default number of dimensions of the embeddings that a loss receives."""
-_ROWS, _INPUTS = 24, 12
-_SIZES = ("chunk_size", "mini_batch_size", "micro_batch_size", "block_size")
-"""Names of parameters or attributes that set the size of the chunks of a loss."""
 _MARGINS, _WIDER = ("margin", "triplet_margin"), 0.3
 _LABELS = ("label", "labels", "target", "targets", "y")
-_MISSING = object()
 _ROUNDINGS = 8  # number of random roundings of the inputs in the check of bfloat16
 _TIMES = 4.0  # largest allowed error in bfloat16, divided by the largest effect of a rounding
-
-Loss = Callable[..., Tensor]
-
-
-class _LossAndGradients(NamedTuple):
-    """The value of a loss, and the gradients of the weights of encoder and loss."""
-
-    value: Tensor
-    gradients: list[Tensor]
 
 
 def checks_in(
@@ -115,7 +110,7 @@ def _built(file: Path, key: str, value: Any, name: str = "") -> Loss:  # noqa: A
     try:
         with seeded(0):  # so that weights and queues are equal in all processes
             loss: Loss = value() if isinstance(value, type) else value
-        _parameters(loss)
+        parameters_of(loss)
     except (TypeError, ValueError) as error:
         remedy = f"add an instance, such as loss = {key}(...), and check {file}:loss"
         raise InputError(f"{remedy}: {key} cannot be built without arguments ({error})") from error
@@ -129,8 +124,8 @@ def _built(file: Path, key: str, value: Any, name: str = "") -> Loss:  # noqa: A
 
 def _check_signature(loss: Loss, key: str) -> None:
     """Refuse a loss if its signature does not show what its parameters take."""
-    needed = _needed(loss)
-    called = f"{key}({', '.join(map(str, _parameters(loss).values()))})"
+    needed = required_of(loss)
+    called = f"{key}({', '.join(map(str, parameters_of(loss).values()))})"
     if not 2 <= len(needed) <= 3:
         raise InputError(
             f"{key} must take anchors and positives, or anchors, positives and negatives; found "
@@ -152,16 +147,6 @@ def _check_signature(loss: Loss, key: str) -> None:
                 f"call the parameter {parameter.name} of {called} negatives if it takes embeddings "
                 "of negatives, or give it a default: its name does not say what it takes"
             )
-
-
-def _needed(loss: Loss) -> list[inspect.Parameter]:
-    """Return the parameters without a default."""
-    every = _parameters(loss).values()
-    return [p for p in every if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
-
-
-def _parameters(loss: Loss) -> Mapping[str, inspect.Parameter]:
-    return inspect.signature(loss.forward if isinstance(loss, nn.Module) else loss).parameters
 
 
 def check_loss(loss: Loss, *, dimensions: int = DIMENSIONS) -> list[Check]:
@@ -188,7 +173,7 @@ def checks_of(
         InputError: The signature does not show what the loss takes.
     """
     _check_signature(loss, getattr(loss, "__name__", type(loss).__name__))
-    subject = _Subject(loss, dimensions)
+    subject = Subject(loss, dimensions)
     try:
         whole, again, reseeded = (subject.run(seed=seed) for seed in (0, 0, 1))
     except Exception as error:  # whatever somebody's loss raises is the finding
@@ -199,12 +184,12 @@ def checks_of(
         shown = f"a loss of {float(whole.value):.4g}"
         yield Check("one call", 1, shown, passed=False, means=_NOT_FINITE)
         return
-    change = _distance(reseeded, whole)
+    change = distance(reseeded, whole)
     # an infinite distance means NaN, not random numbers
-    remembers = SAME < _distance(again, whole) < math.inf
+    remembers = SAME < distance(again, whole) < math.inf
     is_repeatable = not (remembers or SAME < change < math.inf)
     if is_repeatable:
-        order = torch.randperm(_ROWS, generator=torch.Generator().manual_seed(1))
+        order = torch.randperm(ROWS, generator=torch.Generator().manual_seed(1))
         yield _compared("rows permuted", lambda: subject.run(order), whole, _PERMUTED)
         yield from _in_chunks(subject, whole)
     else:
@@ -213,6 +198,10 @@ def checks_of(
         yield Check("called again", 1, f"{change:.1e}", passed=None, means=means)
     if not remembers:
         yield from _by_margin(subject)
+        try:
+            yield from gradient_checks(subject)
+        except Exception as error:  # whatever somebody's loss raises is the finding
+            yield raised("direction of the gradient", error)
         yield _compared("gradient-cached", lambda: subject.run(caching=True), whole, _CACHED)
     if is_repeatable:
         if source is not None:
@@ -241,117 +230,20 @@ _TURNED = (
     "use a constant margin: for positives that are {}similar, a larger margin raises the loss; for "
     "those that are {}similar, it lowers the loss"
 )
-_UNUSED = (
-    "check that the loss uses the margin: a larger margin does not change the loss, neither for "
-    "similar nor for opposite positives"
-)
 _OWN = "not a fault: the loss gathers no rows, so each process compares only the rows that it has"
 _ALONE = "not a fault if no batch has one row (drop_last=True): the loss refuses it"
 _BF16 = "compute in float32: arithmetic in bfloat16 adds more error than rounding the inputs does"
 
 
-class _Subject:
-    """A loss in its initial state, and a small encoder that makes its embeddings."""
-
-    def __init__(self, loss: Loss, dimensions: int = DIMENSIONS) -> None:
-        self.loss, self.dimensions = loss, dimensions
-        self.options: dict[str, Any] = {}
-        self.parameters = _parameters(loss)
-        self.views = 3 if len(_needed(loss)) > 2 else 2
-        self.needs_float32 = False  # it refuses float64 if it keeps float32 tensors
-        try:
-            self.run()
-        except Exception as error:  # a later call reports the error
-            self.needs_float32 = isinstance(error, RuntimeError) and "double" in str(error).lower()
-
-    def fresh(self, dtype: torch.dtype = torch.float64, seed: int = 0) -> Loss:
-        """Return the loss in its initial state, and seed the random numbers."""
-        torch.manual_seed(seed)
-        if not isinstance(self.loss, nn.Module):
-            return self.loss
-        fresh = copy.deepcopy(self.loss)
-        return fresh if self.needs_float32 else fresh.to(dtype)
-
-    def called(self, loss: Loss, views: list[Tensor]) -> Tensor:
-        """Call the loss in its own dtype."""
-        given = views[: self.views]
-        if not self.needs_float32:
-            return loss(*given, **self.options)
-        return loss(*(x.float() for x in given), **self.options).double()
-
-    def inputs(self) -> tuple[nn.Module, list[Tensor]]:
-        """Return an encoder, and the inputs of anchors, positives and negatives."""
-        numbers = torch.Generator().manual_seed(0)
-        layer = nn.Linear(_INPUTS, self.dimensions)
-        with torch.no_grad():
-            for parameter in layer.parameters():
-                parameter.copy_(torch.randn(parameter.shape, generator=numbers))
-        x, noise, other = (torch.randn(_ROWS, _INPUTS, generator=numbers) for _ in range(3))
-        encoder = nn.Sequential(layer, nn.Tanh()).double()
-        return encoder, [view.double() for view in (x, x + 0.5 * noise, other)]
-
-    def run(
-        self, rows: slice | Tensor = slice(None), *, caching: bool = False, seed: int = 0
-    ) -> _LossAndGradients:
-        """Call the loss on some rows and backward(), unless the loss has called it itself."""
-        loss, (encoder, inputs) = self.fresh(seed=seed), self.inputs()
-
-        def embedded(x: Tensor) -> Tensor:
-            parts = [(part,) for part in x.split(7)]
-            return torch.cat(cached(encoder, parts)) if caching else encoder(x)
-
-        value = self.called(loss, [embedded(x[rows]) for x in inputs])
-        if not isinstance(value, Tensor) or value.numel() != 1:
-            shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
-            raise InputError(f"the loss returns {shape}, not a scalar")
-        if value.requires_grad:
-            value.backward()
-        if all(p.grad is None for p in encoder.parameters()):
-            raise InputError("remove detach(): no gradient reaches the embeddings")
-        own = loss.parameters() if isinstance(loss, nn.Module) else ()
-        parameters = [*encoder.parameters(), *own]
-        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-        return _LossAndGradients(value.detach(), gradients)
-
-    def value(self, views: list[Tensor]) -> float:
-        """Return the value of the loss for given embeddings."""
-        return float(self.called(self.fresh(), views).detach())
-
-    def by_embeddings(self, views: list[Tensor]) -> _LossAndGradients:
-        """Return the value of the loss and its gradients with respect to the embeddings."""
-        leaves = [x.detach().clone().requires_grad_() for x in views]
-        value = self.called(self.fresh(views[0].dtype), leaves)
-        if value.requires_grad:  # otherwise the loss has called backward itself
-            value.backward()
-        gradients = [torch.zeros_like(x) if x.grad is None else x.grad for x in leaves]
-        return _LossAndGradients(value.detach().double(), [g.double() for g in gradients])
-
-    def setting(self, name: str) -> object:
-        """Return a parameter's default, or else an attribute of the loss, or else ``_MISSING``."""
-        if name in self.parameters:
-            return self.parameters[name].default
-        return getattr(self.loss, name, _MISSING) if isinstance(self.loss, nn.Module) else _MISSING
-
-    def varied(self, name: str, value: float) -> "_Subject":
-        """Return the loss with another value of a setting."""
-        other = copy.copy(self)
-        if name in self.parameters:
-            other.options = {name: value}
-        else:
-            other.loss = copy.deepcopy(self.loss)
-            setattr(other.loss, name, value)
-        return other
-
-
-def _in_chunks(subject: _Subject, whole: _LossAndGradients) -> Iterator[Check]:
+def _in_chunks(subject: Subject, whole: LossAndGradients) -> Iterator[Check]:
     """Compare several chunk sizes, if the loss computes its batch in chunks."""
-    for name in [name for name in _SIZES if subject.setting(name) is not _MISSING]:
-        for size in (_ROWS, 8, 7):
+    for name in [name for name in SIZES if subject.setting(name) is not MISSING]:
+        for size in (ROWS, 8, 7):
             divided = subject.varied(name, size)
             yield _compared(f"in chunks: {name}={size}", divided.run, whole, _CHUNKS)
 
 
-def _by_margin(subject: _Subject) -> Iterator[Check]:
+def _by_margin(subject: Subject) -> Iterator[Check]:
     """Compare a larger margin with the loss's own, for similar and for opposite positives."""
     encoder, inputs = subject.inputs()
     anchors, *rest = (encoder(x) for x in inputs)
@@ -370,15 +262,14 @@ def _by_margin(subject: _Subject) -> Iterator[Check]:
             continue
         shown = " and ".join(f"{change:+.1e}" for change in changes)
         if not any(changes):
-            yield Check(label, 1, shown, passed=None, means=_UNUSED)
-            continue
+            continue  # the check of settings reports it
         is_turned = min(changes) < -SAME and max(changes) > SAME
         raised_for, lowered_for = ("", "dis") if changes[0] > 0 else ("dis", "")
         means = _TURNED.format(raised_for, lowered_for) if is_turned else ""
         yield Check(label, 1, shown, passed=not is_turned, means=means)
 
 
-def _on_two(subject: _Subject, source: tuple[Path, str], whole: _LossAndGradients) -> Check:
+def _on_two(subject: Subject, source: tuple[Path, str], whole: LossAndGradients) -> Check:
     """Compare with the mean gradient of two processes, which DistributedDataParallel computes."""
     name = "on two processes"
     try:
@@ -387,12 +278,12 @@ def _on_two(subject: _Subject, source: tuple[Path, str], whole: _LossAndGradient
         return raised(name, error)
     if answer is None:
         return Check(name, 1, "no answer", passed=False, means="a process has ended early")
-    both = _LossAndGradients(*answer)
-    one, two = map(subject.run, (slice(_ROWS // 2), slice(_ROWS // 2, _ROWS)))
+    both = LossAndGradients(*answer)
+    one, two = map(subject.run, (slice(ROWS // 2), slice(ROWS // 2, ROWS)))
     gradients = [(a + b) / 2 for a, b in zip(one.gradients, two.gradients, strict=True)]
-    separate = _LossAndGradients((one.value + two.value) / 2, gradients)
-    if _distance(both, whole) > SAME and _distance(both, separate) <= SAME:
-        return Check(name, 1, f"{_distance(both, whole):.1e}", passed=None, means=_OWN)
+    separate = LossAndGradients((one.value + two.value) / 2, gradients)
+    if distance(both, whole) > SAME and distance(both, separate) <= SAME:
+        return Check(name, 1, f"{distance(both, whole):.1e}", passed=None, means=_OWN)
     return _compared(name, lambda: both, whole, _GATHERED)
 
 
@@ -400,14 +291,14 @@ def _rank(source: tuple[Path, str, int]) -> tuple[int, tuple[Tensor, list[Tensor
     """In one of two processes, compute the loss of its rows; return the means over both."""
     file, key, dimensions = source
     torch.set_num_threads(1)
-    subject = _Subject(_built(file, key, vars(_run(file))[key]), dimensions)
+    subject = Subject(_built(file, key, vars(_run(file))[key]), dimensions)
     with process_group("cpu"):
-        result = subject.run(rows_of(_ROWS))
+        result = subject.run(rows_of(ROWS))
         mean = [all_reduce_sum(x) / 2 for x in (result.value, *result.gradients)]
     return 0, (mean[0], mean[1:])
 
 
-def _rounded(subject: _Subject) -> Check:
+def _rounded(subject: Subject) -> Check:
     """Compare bfloat16 with float64 on the same rounded embeddings.
 
     The allowed error is a multiple of the effect of rounding alone: the change of the result in
@@ -425,17 +316,17 @@ def _rounded(subject: _Subject) -> Check:
     for _ in range(_ROUNDINGS):
         signs = [torch.randint(0, 2, x.shape, generator=numbers).to(x) * 2 - 1 for x in exact]
         off = [x * (1 + unit * sign) for x, sign in zip(exact, signs, strict=True)]
-        effects.append(_distance(subject.by_embeddings(off), true))
+        effects.append(distance(subject.by_embeddings(off), true))
     try:
         low = subject.by_embeddings([x.bfloat16() for x in exact])
-    except Exception as error:  # a loss may refuse the dtype
-        return replace(raised(name, error, "the loss refuses bfloat16"), passed=None)
-    distance, most = _distance(low, true), _TIMES * max(*effects, unit)
-    means = "" if distance <= most else f"{_BF16} (rounding alone: {max(effects):.1e})"
-    return Check(name, 1, f"{distance:.1e}", passed=not means, means=means)
+    except Exception as refused:  # a loss may refuse the dtype
+        return replace(raised(name, refused, "the loss refuses bfloat16"), passed=None)
+    error, most = distance(low, true), _TIMES * max(*effects, unit)
+    means = "" if error <= most else f"{_BF16} (rounding alone: {max(effects):.1e})"
+    return Check(name, 1, f"{error:.1e}", passed=not means, means=means)
 
 
-def _collapsed(subject: _Subject) -> Iterator[Check]:
+def _collapsed(subject: Subject) -> Iterator[Check]:
     """Check that value and gradients are finite for degenerate batches, such as equal rows."""
     cases = {case: degenerate(case, torch.float32, subject.dimensions) for case in DEGENERATE}
     one, other = (x.detach()[:1].clone().requires_grad_() for x in cases["identical views"])
@@ -467,19 +358,19 @@ def _collapsed(subject: _Subject) -> Iterator[Check]:
 
 
 def _compared(
-    name: str, call: Callable[[], _LossAndGradients], whole: _LossAndGradients, means: str
+    name: str, call: Callable[[], LossAndGradients], whole: LossAndGradients, means: str
 ) -> Check:
     """Compare the result of a call with the result ``whole`` of the plain call."""
     try:
         result = call()
     except Exception as error:  # whatever somebody's loss raises is the finding
         return raised(name, error)
-    difference = _distance(result, whole)
+    difference = distance(result, whole)
     measured = "" if difference <= SAME else f"{means} ({_difference(result, whole)})"
     return Check(name, 1, f"{difference:.1e}", passed=not measured, means=measured)
 
 
-def _difference(result: _LossAndGradients, reference: _LossAndGradients) -> str:
+def _difference(result: LossAndGradients, reference: LossAndGradients) -> str:
     """Return how a result differs from that of the plain call."""
     one, other = (torch.cat([g.flatten() for g in x.gradients]) for x in (result, reference))
     factor = (one * other).sum() / other.square().sum()
@@ -489,12 +380,3 @@ def _difference(result: _LossAndGradients, reference: _LossAndGradients) -> str:
         off = float((one - other).abs().max() / other.abs().max())
         gradient = f"gradients differ by up to {off:.2g} of the largest"
     return f"the loss is {float(result.value):.6g}, plain {float(reference.value):.6g}; {gradient}"
-
-
-def _distance(result: _LossAndGradients, reference: _LossAndGradients) -> float:
-    """Return the largest relative difference of values and of gradients; infinite for NaN."""
-    size = max([float(g.abs().max()) for g in reference.gradients], default=0.0) or 1.0
-    errors = [float((result.value - reference.value).abs()) / (1 + float(reference.value.abs()))]
-    for a, b in zip(result.gradients, reference.gradients, strict=True):
-        errors.append(float((a - b).abs().max()) / size)
-    return math.inf if any(map(math.isnan, errors)) else max(errors)

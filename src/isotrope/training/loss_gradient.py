@@ -1,0 +1,162 @@
+"""Checks what the gradient of a plain loss does to anchors, positives and negatives.
+
+The batches are built so that the gradient on the anchors shows the derivative of the loss by each
+cosine: anchors are orthogonal, and each positive also has a direction that no other row has. The
+part of an anchor's gradient in this direction belongs to this positive alone.
+"""
+
+import contextlib
+import inspect
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from isotrope.core.rounding import same
+from isotrope.paradigm.objective_check import Check
+from isotrope.training.loss_subject import SIZES, Subject, distance
+
+_COSINES, _NEAR = (0.8, 0.3, -0.5), 0.5  # of an anchor with its positive, and its near negative
+_DIRECTIONS = 16  # that the rows of a batch need to be independent
+_TWICE = 2.0  # below it, near negatives count hardly more than others: softmax of tau > 0.7
+_GROWS = 0.9  # above it, the gradient of a pair does not shrink in a larger batch
+_SLIGHT = 1e-5  # share of the largest part of a gradient below which a part is rounding
+_TINY = 1e-4  # a number below it only prevents a division by 0
+
+_REPELS = "change the sign: the gradient moves anchors away from their positives"
+_NO_PULL = "not a fault if the loss only pushes: no anchor is moved towards its positive"
+_SUM = (
+    "divide by the number of rows, or the learning rate must fall as the batch grows: if as many "
+    "other pairs are added, the gradient of a pair becomes {:.2g} times as large (0.5 in a mean)"
+)
+_EVEN = (
+    "divide the cosines by a temperature such as 0.05 if near negatives matter more than others: a "
+    "negative with a cosine of 0.5 is pushed only {:.2g} times as much as one with a cosine of 0"
+)
+_UNUSED = "use {0} in the loss: other {0} change neither its value nor its gradient"
+_CONSTANT = (
+    "not a fault if this is on purpose: another {} does not change the gradient of the loss on "
+    "random embeddings, nor on near and far positives"
+)
+
+
+def gradient_checks(subject: Subject) -> Iterator[Check]:
+    """Yield whether positives attract, and how the gradient depends on batch and arguments."""
+    yield from _inputs(subject)
+    yield from _settings(subject)
+    if subject.dimensions < _DIRECTIONS:
+        return
+    slopes = [_slopes(subject, cosine) for cosine in _COSINES]
+    pulls = [-float(slope.diagonal().sum()) for slope in slopes]
+    found: tuple[str, bool | None, str] = ("no pull", None, _NO_PULL)
+    if max(pulls) > 0:
+        found = ("attracts", True, "")
+    elif min(pulls) < 0:
+        found = ("repels", False, _REPELS)
+    yield Check("the positive attracts", len(slopes), *found)
+    beside = [-float(_slopes(subject, cosine, beside=True).diagonal().sum()) for cosine in _COSINES]
+    ratios = [more / pull for more, pull in zip(beside, pulls, strict=True) if pull]
+    if ratios:
+        yield _remark("mean over the batch", min(ratios), _SUM if min(ratios) > _GROWS else "")
+    times = _times(slopes)
+    if times and _is_of_angles(subject):
+        even = _EVEN if max(times) < _TWICE else ""
+        yield _remark("near negatives are pushed more", max(times), even)
+
+
+def _remark(name: str, times: float, means: str) -> Check:
+    passed = None if means else True
+    return Check(name, len(_COSINES), f"{times:.2g} times", passed, means.format(times))
+
+
+def _slopes(subject: Subject, cosine: float, *, beside: bool = False) -> Tensor:
+    """Return the derivative of the loss by the cosine of each anchor with each positive, 4 x 4.
+
+    Anchor i has a cosine of 0.5 with positive i + 1, and of 0 with the other two. If ``beside``,
+    four more pairs are in the batch, orthogonal to these.
+    """
+    numbers = torch.Generator().manual_seed(3)
+    square = torch.randn(*2 * [subject.dimensions], dtype=torch.float64, generator=numbers)
+    anchors, own, negatives, others = torch.linalg.qr(square)[0][:_DIRECTIONS].chunk(4)
+    length = math.sqrt(1 - cosine**2 - _NEAR**2)
+    views = [anchors, cosine * anchors + _NEAR * anchors.roll(1, 0) + length * own, negatives]
+    if beside:
+        more = (others, others, -others)
+        views = [torch.cat(both) for both in zip(views, more, strict=True)]
+    gradient = subject.by_embeddings(views).gradients[0][:4]
+    slopes: Tensor = gradient @ own.T / length
+    is_rounding = slopes.abs() <= _SLIGHT * gradient.abs().max()
+    return slopes.masked_fill(is_rounding, 0.0)
+
+
+def _times(slopes: list[Tensor]) -> list[float]:
+    """Return the push on near negatives divided by that on others, for each batch with a push."""
+    near = torch.eye(4).roll(1, dims=1).bool()
+    far = ~near & ~torch.eye(4).bool()
+    pushes = [(float(s[near].mean()), float(s[far].mean())) for s in slopes]
+    return [push / other if other > 0 else math.inf for push, other in pushes if push > 0]
+
+
+def _is_of_angles(subject: Subject) -> bool:
+    """Whether longer embeddings leave the value as it is; otherwise norms may set a temperature."""
+    value, longer = (subject.value([k * x for x in _random(subject)]) for k in (1, 2))
+    return abs(longer - value) <= _SLIGHT * (1 + abs(value))
+
+
+def _random(subject: Subject) -> list[Tensor]:
+    encoder, inputs = subject.inputs()
+    return [encoder(x).detach() for x in inputs]
+
+
+def _inputs(subject: Subject) -> Iterator[Check]:
+    """Whether the loss changes with its positives, and with its negatives."""
+    views, numbers = _random(subject), torch.Generator().manual_seed(4)
+    usual, unused = subject.by_embeddings(views), list[str]()
+    names = list(subject.parameters)[: subject.views]
+    for place, name in enumerate(names[1:], start=1):
+        other = torch.randn(views[place].shape, dtype=torch.float64, generator=numbers)
+        changed = subject.by_embeddings([*views[:place], other, *views[place + 1 :]])
+        unused += [name] if distance(changed, usual) <= _SLIGHT else []
+    means = _UNUSED.format(" and ".join(unused)) if unused else ""
+    shown = f"not {' and '.join(unused)}" if unused else "changes"
+    yield Check("each input changes the loss", len(names) - 1, shown, not unused, means)
+
+
+def _settings(subject: Subject) -> Iterator[Check]:
+    """Whether the gradient changes with each number or choice that the loss has a default for."""
+    values = {name: p.default for name, p in subject.parameters.items()}
+    if isinstance(subject.loss, nn.Module):
+        own = inspect.signature(type(subject.loss)).parameters
+        kept = {name: x for name, x in vars(subject.loss).items() if name in own}
+        values |= {name: x for name, x in kept.items() if isinstance(x, (bool, float))}  # no sizes
+    others = {name: _others(x) for name, x in values.items() if name not in SIZES}
+    tried, unused = [name for name, x in others.items() if x], list[str]()
+    usual = _gradient(subject)
+    for name in tried:
+        with contextlib.suppress(Exception):  # a loss that refuses a value reads the setting
+            gradients = [_gradient(subject.varied(name, value)) for value in others[name]]
+            unused += [name] if all(same(x, usual) for x in gradients) else []
+    if tried:
+        means = _CONSTANT.format(" or another ".join(unused)) if unused else ""
+        shown = f"not {', '.join(unused)}" if unused else "changes"
+        passed = None if unused else True
+        yield Check("each setting changes the gradient", len(tried), shown, passed, means)
+
+
+def _others(value: object) -> list[float]:
+    """Return other values of a choice or a number; none for other settings and tiny numbers."""
+    if isinstance(value, bool):
+        return [not value]
+    if not isinstance(value, (int, float)) or 0 < abs(value) < _TINY:
+        return []
+    lower, higher = (0.6 * value, 1.7 * value) if value else (-0.3, 0.3)
+    return [lower, higher] if isinstance(value, float) or not value else [value + 1]
+
+
+def _gradient(subject: Subject) -> Tensor:
+    """Return the gradients on random embeddings, and the derivatives of :func:`_slopes`."""
+    parts = subject.run().gradients
+    if subject.dimensions >= _DIRECTIONS:
+        parts += [_slopes(subject, cosine) for cosine in _COSINES]
+    return torch.cat([x.flatten() for x in parts])
