@@ -15,7 +15,7 @@ from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.objective_check import mistakes
 from isotrope.paradigm.proof import degenerate, not_finite
 
-SAME = "that of the formula"
+SAME, BOTH = "that of the formula", "the components, or correct the formula"
 
 
 def wrong(change: Callable[[Terms], Terms]) -> Objective:
@@ -36,17 +36,42 @@ OTHER = rf"not in proportion to {SAME}: [\d.]+ in place of [\d.]+ for anchor \d 
 @pytest.mark.parametrize(
     ("change", "push", "pull", "cause"),
     [
-        (lambda t: replace(t, weight=t.weight / 2), f"0.5 times {SAME}", SAME, "correct W: "),
-        (lambda t: replace(t, pull=-t.pull), SAME, f"-1 times {SAME}", "correct the pull (R): "),
+        (
+            lambda t: replace(t, weight=t.weight / 2),
+            f"0.5 times {SAME}",
+            SAME,
+            f"correct W in {BOTH}",
+        ),
+        (
+            lambda t: replace(t, pull=-t.pull),
+            SAME,
+            f"-1 times {SAME}",
+            f"change the sign of the pull (R) in {BOTH}",
+        ),
         (
             lambda t: replace(t, scale=1.0),
             f"4 times {SAME}",
             f"4 times {SAME}",
-            "correct GD or scale: push and pull have one factor",
+            f"correct GD or scale in {BOTH}: push and pull have",
         ),
-        (lambda t: replace(t, dissipation=t.dissipation**2), EACH, EACH, "correct GD: "),
-        (lambda t: replace(t, weight=t.weight**2), OTHER, SAME, "correct W: "),
-        (lambda t: replace(t, pull=t.pull * t.dissipation), SAME, EACH, "correct the pull (R): "),
+        (
+            lambda t: replace(t, dissipation=t.dissipation**2),
+            EACH,
+            EACH,
+            f"correct GD in {BOTH}",
+        ),
+        (
+            lambda t: replace(t, weight=t.weight**2),
+            OTHER,
+            SAME,
+            f"correct W in {BOTH}",
+        ),
+        (
+            lambda t: replace(t, pull=t.pull * t.dissipation),
+            SAME,
+            EACH,
+            f"correct the pull (R) in {BOTH}",
+        ),
     ],
     ids=["1/tau in W", "sign of the pull", "1/n in scale", "GD", "W", "R"],
 )
@@ -65,7 +90,39 @@ def test_a_factor_that_is_a_number_of_the_loss_is_named(power: int, remedy: str)
             return replace(terms, weight=factor * terms.weight, pull=factor * terms.pull)
 
     *_, last = mistakes(Wrong(temperature=0.07))
-    assert last.startswith(f"multiply weight and pull by {remedy}, or else correct GD or scale: ")
+    assert last.startswith(f"multiply weight and pull by {remedy} in")
+
+
+def test_each_number_with_the_value_of_the_factor_is_named() -> None:
+    class Two(InfoNCE, register=False):
+        kappa: float = 0.07
+
+        def components(self, pairs: Pairs) -> Terms:
+            terms = super().components(pairs)
+            return replace(terms, weight=self.kappa * terms.weight)
+
+    *_, last = mistakes(Two(temperature=0.07))
+    assert last.startswith("multiply weight by 1 / temperature or 1 / kappa in the components")
+    *_, last = mistakes(Two(temperature=0.07, kappa=0.3))
+    assert last.startswith("multiply weight by 1 / kappa in the components")
+
+
+@pytest.mark.parametrize("detached", ["logsumexp", "positive"])
+def test_a_detach_in_the_formula_is_a_cause_that_is_named(detached: str) -> None:
+    class Held(InfoNCE, register=False):
+        def formula(self, pairs: Pairs) -> Tensor:
+            push, pull = pairs.logsumexp(self.temperature), pairs.positive / self.temperature
+            return push.detach() - pull if detached == "logsumexp" else push - pull.detach()
+
+        def components(self, pairs: Pairs) -> Terms:
+            terms = super().components(pairs)
+            return replace(terms, dissipation=torch.ones_like(terms.dissipation))
+
+    pushes, pulls, last = mistakes(Held())
+    missing, right = (pushes, pulls) if detached == "logsumexp" else (pulls, pushes)
+    assert right.endswith(f"is {SAME}")
+    assert missing.endswith("but 0 in the formula")
+    assert "detach()" in last
 
 
 def test_a_small_loss_is_held_to_the_same() -> None:

@@ -293,19 +293,37 @@ def mistakes(objective: Objective) -> list[str]:
     elif pushes == pulls == _SAME:
         lines = ["try the batch named above: push and pull are right on 4 x 16 random embeddings"]
     elif pushes == _SAME:
-        lines.append("correct the pull (R): GD and W are right")
+        lines.append(
+            _remedy(objective, "the pull (R)", "pull", "GD and W are the same in both", of_pull)
+        )
     elif pulls == _SAME:
-        lines.append("correct W: GD and the pull are right")
+        lines.append(
+            _remedy(objective, "W", "weight", "GD and the pull are the same in both", of_push)
+        )
     elif of_push is not None and of_pull is not None and torch.allclose(of_push, of_pull):
-        each = "" if len(of_push) == 1 else ", which is different for each anchor"
+        part, agree = "GD or scale", "push and pull have one factor"
+        if len(of_push) > 1:
+            part, agree = "GD", f"{agree}, which is different for each anchor"
+        lines.append(_remedy(objective, part, "weight and pull", agree, of_push))
+    return lines
+
+
+def _remedy(objective: Objective, part: str, terms: str, agree: str, factor: Tensor | None) -> str:
+    """Return what to change in components that have ``factor`` times the ``part`` of the formula.
+
+    All settings with the value of the factor are named, as any of them may be missing.
+    """
+    act, formula = f"correct {part}", "the formula"
+    if factor is None:
+        formula += ", which may have a detach() too many or too few"
+    elif bool((factor + 1).abs().max() <= EXACT):
+        act = f"change the sign of {part}"
+    else:
         own = {n: v for n, v in objective.hyperparameters().items() if isinstance(v, float) and v}
         lacks = {f"1 / {n}": v for n, v in own.items()} | {n: 1 / v for n, v in own.items()}
-        near = [lack for lack, v in lacks.items() if (of_push / v - 1).abs().max() <= EXACT]
-        act = f"multiply weight and pull by {near[0]}, or else correct" if near else "correct"
-        lines.append(
-            f"{act} {'GD' if each else 'GD or scale'}: push and pull have one factor{each}"
-        )
-    return lines
+        near = [lack for lack, v in lacks.items() if (factor / v - 1).abs().max() <= EXACT]
+        act = f"multiply {terms} by {' or '.join(near)}" if near else act
+    return f"{act} in the components, or correct {formula}: {agree}"
 
 
 _SAME = "that of the formula"
@@ -321,6 +339,8 @@ def _relation(claimed: Tensor, right: Tensor, size: float) -> tuple[str, Tensor 
     one = (products.sum() / squares.sum())[None]
     if alike(torch.ones_like(one)):
         return _SAME, torch.ones_like(one)
+    if bool(right.abs().max() <= EXACT * size):
+        return f"up to {float(claimed.abs().max()):.4g}, but 0 in the formula", None
     if alike(one):
         return f"{float(one):.4g} times {_SAME}", one
     each = products.sum(dim=1) / squares.sum(dim=1)
