@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from isotrope.core.errors import InputError
 from isotrope.core.views import Views, unit
 from isotrope.objectives import BarlowTwins, InfoNCE
 from isotrope.paradigm.assemble import assemble, tangent
@@ -229,6 +230,50 @@ def test_the_pairs_in_the_graph_are_read_where_the_gradient_does_not_determine_t
     assert joint.rank is None
     # the pairs within the view are not among the columns asked for, and nothing stands in for them
     assert decompose(both_views, a, b).misfit > 0.1
+
+
+QUEUE = unit(torch.randn(9, 32, generator=torch.Generator().manual_seed(5), dtype=torch.float64))
+
+
+def queued(a, b):
+    """InfoNCE with the negatives of a queue."""
+    own = (a * b).sum(1, keepdim=True)
+    return F.cross_entropy(torch.cat([own, a @ QUEUE.T], 1) / TAU, torch.zeros(len(a)).long())
+
+
+@pytest.mark.parametrize("noise", [1e-3, 1.0], ids=["small push", "large push"])
+def test_negatives_outside_the_batch_make_the_reading_unreliable(noise) -> None:
+    a, b = (unit(x) for x in batch("random", 8, 32))
+    b = unit(a + noise * b)
+    found = decompose(lambda a, b: 1e-6 * queued(a, b) + align(a, b), a, b)
+    assert not found.is_reliable
+    assert "(misfit)" in repr(found)
+    assert "ratio" not in repr(found), "no numbers are shown as if they were right"
+    rows = torch.cat([b, QUEUE])
+    read = decompose(lambda a, b: queued(a, b[:8]), a, rows)
+    assert read.is_reliable
+    torch.testing.assert_close(read.ratio, torch.ones(8).double())
+    assert read.temperature == pytest.approx(TAU)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+def test_the_summary_is_short_and_names_temperature_and_direction(dtype) -> None:
+    a, b = (unit(x).to(dtype) for x in batch("random", 40, 64))
+    parts = decompose(infonce, a, b)
+    lines = repr(parts).splitlines()
+    assert len(lines) == 5
+    assert max(map(len, lines)) < 100
+    assert "attract 40 anchors, repel 0" in repr(parts)
+    assert "temperature 0.2" in repr(parts)
+    assert "attract 0 anchors, repel 40" in repr(decompose(lambda a, b: -infonce(a, b), a, b))
+    hinge = decompose(triplet, a, b, of="similarities")
+    assert hinge.temperature is None
+    assert hinge.is_reliable
+    pull = decompose(align, a, b)
+    assert pull.is_reliable
+    assert pull.temperature is None
+    few = decompose(hidden(infonce), a[:, :8], b[:, :8])
+    assert "unique: other W give the same gradient for 40 anchors" in repr(few)
 
 
 def test_equal_rows_are_not_told_apart() -> None:
@@ -481,6 +526,16 @@ def test_what_is_refused(loss, options, message) -> None:
     a, b = batch("random", 4, 6)
     with pytest.raises(ValueError, match=message):
         decompose(loss, a, b, **options)
+
+
+def test_a_loss_of_texts_is_refused_and_its_function_of_embeddings_is_read() -> None:
+    losses = pytest.importorskip("sentence_transformers.sentence_transformer.losses")
+    loss = losses.MultipleNegativesRankingLoss(torch.nn.Identity(), scale=1 / TAU)
+    a, b = batch("random", 6, 16)
+    with pytest.raises(InputError, match="compute_loss_from_embeddings"):
+        decompose(loss, a, b)
+    parts = decompose(lambda a, b: loss.compute_loss_from_embeddings([a, b], None), a, b)
+    assert parts.temperature == pytest.approx(TAU)
 
 
 def test_a_loss_written_in_c_hides_its_arguments() -> None:

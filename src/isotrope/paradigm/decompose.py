@@ -34,6 +34,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from isotrope.core.errors import InputError
 from isotrope.core.rounding import rounding
 from isotrope.core.terms import Against, Terms
 from isotrope.core.views import Views
@@ -46,10 +47,15 @@ from isotrope.paradigm.graph_reading import GraphReading
 Of = Literal["embeddings", "similarities"]
 Reduction = Literal["mean", "sum"]
 
+_MUCH = 0.05  # share of gradient or push that the components of a reliable reading may leave over
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Decomposition:
     """The three components of a loss on one batch, and how reliable the components are.
+
+    ``print`` shows a summary. If the components do not explain the gradient
+    (``is_reliable``), it shows no numbers.
 
     Attributes:
         terms: GD, W and pull, detached; ``terms.scale * assemble(terms, views)`` equals
@@ -60,6 +66,7 @@ class Decomposition:
             At least half of the digits of these weights are reliable.
         rank: n integers, the rank of the linear system that was solved for each anchor. None if no
             system was solved, because the loss compares similarities only.
+        temperature: Temperature of the softmax that the weights are; None if they are no softmax.
     """
 
     terms: Terms
@@ -67,6 +74,41 @@ class Decomposition:
     normalised: Tensor
     unique: Tensor
     rank: Tensor | None
+    temperature: float | None = None
+
+    def __repr__(self) -> str:
+        n, d = self.gradient.shape
+        title = f"Decomposition of {n} anchors in {d} dimensions, against={self.terms.against!r}"
+        if not self.is_reliable:
+            return (
+                f"{title}: unreliable\n"
+                f"  GD, W and R leave over {self.misfit:.2g} of the gradient (misfit), or much of "
+                "the push.\n  Try against='within' or 'both', and give the negatives of a queue as "
+                "additional rows of positives"
+            )
+        moved = self.terms.dissipation * self.terms.pull
+        softmax = f", a softmax of temperature {self.temperature:.3g}" if self.temperature else ""
+        lines = [
+            f"{title}: misfit {self.misfit:.2g}",
+            f"  positives attract {int((moved > 0).sum())} anchors, repel {int((moved < 0).sum())}",
+            f"  terms.dissipation (GD): {_range(self.terms.dissipation)}",
+            f"  terms.weight (W): {' x '.join(map(str, self.terms.weight.shape))}{softmax}",
+            f"  ratio (R): {_range(self.ratio[self.normalised])}",
+        ]
+        if unsure := int((~self.unique).sum()):
+            lines.append(f"  unique: other W give the same gradient for {unsure} anchors")
+        return "\n".join(lines)
+
+    @property
+    def is_reliable(self) -> bool:
+        """Whether the rest of the gradient is small, compared with gradient and push.
+
+        A rest that is small beside the pull of the positives can still be all of the push.
+        """
+        noise = math.sqrt(torch.finfo(self.gradient.dtype).eps)
+        pushes = self.terms.scale * self.terms.dissipation[:, None] * self.terms.weight
+        rest, push = (float(torch.linalg.vector_norm(x)) for x in (self.residual, pushes))
+        return self.misfit <= noise or (self.misfit <= _MUCH and rest <= _MUCH * push)
 
     @property
     def ratio(self) -> Tensor:
@@ -93,6 +135,12 @@ class Decomposition:
         """Share of the batch's gradient that the components do not explain, from 0 to 1."""
         norm = float(torch.linalg.vector_norm(self.gradient))
         return float(torch.linalg.vector_norm(self.residual)) / norm if norm else 0.0
+
+
+def _range(values: Tensor) -> str:
+    if not len(values):
+        return "undefined, because no weights sum to 1"
+    return f"{float(values.min()):.3g} to {float(values.max()):.3g}"
 
 
 def decompose(
@@ -127,6 +175,7 @@ def decompose(
             Only GD depends on this choice.
 
     Raises:
+        InputError: The loss takes texts instead of embeddings.
         ValueError: ``of``, ``against`` or ``reduction`` is unknown; an embedding is zero; the loss
             does not take these arguments, is not a scalar or does not depend on the anchors; or
             its gradient is not finite.
@@ -185,7 +234,25 @@ def decompose(
     terms = Terms(
         size, push / divisor[:, None], pull / divisor, against, scale=scale, residual=residual
     )
-    return Decomposition(terms, scale * gradient, normalised, unique, rank)
+    cosine = views.anchors @ pairs.columns(against).T
+    temperature = _temperature(terms.weight, cosine) if bool(unique.all()) else None
+    return Decomposition(terms, scale * gradient, normalised, unique, rank, temperature)
+
+
+def _temperature(weight: Tensor, cosine: Tensor) -> float | None:
+    """Return the temperature if the weights of each anchor are a softmax of its cosines."""
+    noise = math.sqrt(torch.finfo(weight.dtype).eps)
+    known = weight > noise * weight.amax(dim=1, keepdim=True)
+    if bool((weight < -noise).any()) or int(known.sum(dim=1).max()) < 3:
+        return None
+    count = known.sum(dim=1, keepdim=True).clamp_min(1)
+    x, y = (
+        v.where(known, 0.0) - (v.where(known, 0.0).sum(1, keepdim=True) / count) * known
+        for v in (cosine, weight.clamp_min(1e-300).log())
+    )
+    slope = float((x * y).sum() / x.square().sum().clamp_min(1e-300))
+    error = float((y - slope * x).abs().max())
+    return 1 / slope if slope > 0 and error <= math.sqrt(noise) * slope else None
 
 
 def _check_arguments(loss_fn: Callable[..., Tensor], of: Of) -> None:
@@ -197,6 +264,11 @@ def _check_arguments(loss_fn: Callable[..., Tensor], of: Of) -> None:
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     if any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters):
         return
+    if any(p.name == "sentence_features" for p in parameters):
+        raise InputError(
+            "give a function of embeddings, such as lambda a, b: "
+            "loss.compute_loss_from_embeddings([a, b], None): this loss takes tokenized texts"
+        )
     required = [p for p in parameters if p.default is inspect.Parameter.empty]
     if named := [p.name for p in required if p.kind is inspect.Parameter.KEYWORD_ONLY]:
         raise ValueError(f"wrap loss_fn, so that it needs no keyword argument: {named[0]}")
@@ -230,26 +302,36 @@ def _read(loss_fn: Callable[..., Tensor], views: Views) -> tuple[Tensor, Tensor 
     if bool(((known @ known.T).triu(1) > 1 - noise).any()):  # equal rows cannot be told apart
         return slope, None
     for table in compared:
-        places, lengths = [], []
-        for rows in (table.anchors, table.columns):
-            lengths.append(torch.linalg.vector_norm(rows, dim=1).to(known))
-            cosine, place = (F.normalize(rows.to(known), dim=1) @ known.T).max(dim=1)
-            places.append(place.where(cosine > 1 - noise, -1))
-        product = lengths[0][:, None] * lengths[1]
-        sizes = [
-            size
-            for size in (product, torch.ones_like(product))  # of a product, of a cosine
-            if bool(((table.scores / size - table.cosine)[table.mask].abs() <= noise).all())
-        ]
-        if not sizes or any(bool((place < 0).any()) for place in places):
+        by_cosine = _by_cosine(table, noise)
+        places = [_places(rows.to(known), known, noise) for rows in (table.anchors, table.columns)]
+        if by_cosine is None or any(bool((place < 0).any()) for place in places):
             return slope, None
-        by = (table.gradient * sizes[0]).where(table.mask, 0.0).to(known)
-        for (mine, others), weight in (((*places,), by), ((*places[::-1],), by.T)):
-            at = mine >= m
-            index = (mine[at, None] - m, others[None].expand(int(at.sum()), -1))
-            weights.index_put_(index, weight[at], accumulate=True)
+        # the anchors of the batch may be the rows of the table, its columns, or both
+        by_cosine = by_cosine.to(known)
+        for mine, others, part in (
+            (places[0], places[1], by_cosine),
+            (places[1], places[0], by_cosine.T),
+        ):
+            is_anchor = mine >= m
+            own = mine[is_anchor, None] - m
+            weights.index_put_((own, others.expand(len(own), -1)), part[is_anchor], accumulate=True)
     rest = torch.linalg.vector_norm(tangent(weights @ known - slope, views.anchors))
     return slope, weights if bool(rest <= noise * torch.linalg.vector_norm(slope)) else None
+
+
+def _by_cosine(table: Compared, noise: float) -> Tensor | None:
+    """Return the derivative by each cosine; None if the scores are neither products nor cosines."""
+    lengths = [torch.linalg.vector_norm(rows, dim=1) for rows in (table.anchors, table.columns)]
+    for size in (lengths[0][:, None] * lengths[1], torch.ones_like(table.scores)):
+        if bool(((table.scores / size - table.cosine)[table.mask].abs() <= noise).all()):
+            return (table.gradient * size).where(table.mask, 0.0)
+    return None
+
+
+def _places(rows: Tensor, known: Tensor, noise: float) -> Tensor:
+    """Return the index of each row among the known unit vectors; -1 for the direction of none."""
+    cosine, place = (F.normalize(rows, dim=1) @ known.T).max(dim=1)
+    return place.where(cosine > 1 - noise, -1)
 
 
 def _derivative(
