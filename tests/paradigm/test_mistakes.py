@@ -12,7 +12,7 @@ from isotrope.core.terms import Terms
 from isotrope.kernels.pairs import Pairs
 from isotrope.objectives import BarlowTwins, InfoNCE, NTXent
 from isotrope.paradigm.objective import Objective
-from isotrope.paradigm.objective_check import mistakes
+from isotrope.paradigm.objective_check import _finite, mistakes
 from isotrope.paradigm.proof import degenerate, not_finite
 
 SAME, BOTH = "that of the formula", "the components, or correct the formula"
@@ -183,3 +183,34 @@ def test_the_proof_notices_a_plain_softmax_without_negatives() -> None:
     found = not_finite(Plain(), *degenerate("two rows", torch.float64))
     assert found
     assert all(what.endswith(" without negatives") for what in found)
+
+
+def of_negatives_alone(pairs: Pairs) -> Tensor:
+    return pairs.logsumexp(0.5) - pairs.positive
+
+
+def root(pairs: Pairs) -> Tensor:
+    return (1 - pairs.positive).sqrt()
+
+
+def guarded(pairs: Pairs) -> Tensor:
+    return torch.where(pairs.count() > 0, pairs.logsumexp(0.5), 0.0) - pairs.positive
+
+
+@pytest.mark.parametrize(
+    ("formula", "remedy", "place"),
+    [
+        (of_negatives_alone, "pairs.count() > 0", "value without negatives on equal rows"),
+        (root, "clamp_min", "on equal rows in torch.float64 with defaults"),
+        (guarded, "", ""),
+    ],
+)
+def test_a_number_that_is_not_finite_has_a_place_and_a_remedy(formula, remedy, place) -> None:
+    class Loss(Objective, register=False):
+        def formula(self, pairs: Pairs) -> Tensor:
+            return formula(pairs)
+
+    check = _finite(Loss)
+    assert check.passed is not bool(remedy)
+    assert remedy in check.means
+    assert place in check.means

@@ -27,6 +27,15 @@ _ONE_SIDED = (
     "`swapped_components`, the gradient on the vectors that anchors are compared with"
 )
 
+_ALONE = (
+    "use torch.where(pairs.count() > 0, ..., 0.0) for the part of the formula with negatives, as "
+    "the logsumexp of no negatives is -inf, and isotrope.parts for weights"
+)
+_UNBOUNDED = (
+    "apply a lower bound (clamp_min) before roots, logarithms and divisions, and an upper bound "
+    "before exponentials; torch.where after them leaves gradients NaN"
+)
+
 Batch = tuple[Tensor, Tensor]
 Measured = Callable[[Objective, Tensor, Tensor], str]
 
@@ -243,13 +252,17 @@ def _finite(cls: type[Objective]) -> Check:
     ]
     name, bad = "finite on degenerate input", []
     for setting, case, dtype in tried:
-        where = f"at {case}, {dtype}, {setting or 'defaults'}"
+        where = f"on {case} in {dtype} with {setting or 'defaults'}"
         try:
             found = proof.not_finite(cls(**setting), *proof.degenerate(case, dtype))
         except Exception as error:  # whatever somebody's formula raises is the finding
             return raised(name, error, where)
         bad += [f"{what} {where}" for what in found]
-    return Check(name, len(tried), bad[0] if bad else "finite", not bad)
+    if not bad:
+        return Check(name, len(tried), "finite", passed=True)
+    remedy = _ALONE if all("without negatives" in what for what in bad) else _UNBOUNDED
+    means = f"{remedy}: {len(bad)} numbers are not finite, first the {bad[0]}"
+    return Check(name, len(tried), "not finite", passed=False, means=means)
 
 
 def mistakes(objective: Objective) -> list[str]:
