@@ -55,6 +55,31 @@ def test_unknown_objective_names_the_nearest() -> None:
         registry.build("infonec")
 
 
+def test_only_a_near_name_is_suggested_and_files_are_mentioned() -> None:
+    with pytest.raises(InputError, match=r"add (--plugin FILE|plugin=)") as refused:
+        registry.find("boundednce")
+    assert "did you mean" not in str(refused.value)
+
+
+def test_the_line_for_a_plain_function_makes_it_an_objective(tmp_path: Path) -> None:
+    text = "import torch\nfrom isotrope import Objective, Paper\n"
+    text += "def my_loss(a, b): return (a - b).square().sum(1).mean()\n"
+    (file := tmp_path / "plain.py").write_text(text)
+    with pytest.raises(InputError) as refused:
+        registry.load_plugin(file)
+    _, _, line = refused.value.problem.partition("and add: ")
+    file.write_text(text + line)
+    assert registry.load_plugin(file) == ["myloss"]
+    try:
+        loss = registry.build("myloss")
+    finally:
+        del Objective.registered["myloss"]
+    anchors, positives = torch.eye(4, 5), torch.eye(4, 5).roll(1, 0)
+    assert float(loss(2 * anchors, positives)) == pytest.approx(2)
+    with pytest.raises(ValueError, match="takes no additional negatives"):
+        loss(anchors, positives, positives)
+
+
 def test_unknown_setting_names_the_nearest() -> None:
     with pytest.raises(InputError, match=r"no setting 'temprature' .did you mean 'temperature'"):
         registry.build("infonce", {"temprature": 1})

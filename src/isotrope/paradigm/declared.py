@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from functools import cache
 from pathlib import Path
 
-from isotrope.core.errors import InputError, unknown
+from isotrope.core.errors import InputError, nearest, unknown
 
 # the parts, each with an example value
 PARTS = {"dissipation": "margin:0.3", "weight": "softmax:0.05", "ratio": "1.5"}
@@ -113,7 +113,10 @@ def check_declared(name: str, settings: Mapping[str, object]) -> None:
 
 def unknown_objective(name: str, objectives: Collection[str]) -> InputError:
     """Return the error for an objective that does not exist."""
-    return InputError(unknown("unknown objective", name, sorted(objectives)))
+    return InputError(
+        f"unknown objective {name!r}{nearest(name.lower(), objectives, alike=0.6)}; if a file of "
+        f"yours defines it, add `--plugin FILE`; known: {', '.join(sorted(objectives))}"
+    )
 
 
 def unknown_setting(name: str, key: str, allowed: Collection[str]) -> InputError:

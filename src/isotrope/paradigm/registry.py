@@ -19,6 +19,12 @@ from isotrope.paradigm.declared import PARTS, unknown_objective, unknown_setting
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.parts import Component
 
+_PLAIN = (
+    'class MyLoss(Objective, paper=Paper("", "", "")): '
+    "batch_level, takes_negatives, pairwise, formula = True, False, False, "
+    "lambda self, pairs: my_loss(pairs.views.anchors, pairs.views.positives)"
+)
+
 _plugin_files: dict[Path, bytes] = {}  # files passed to load_plugin, and their contents
 
 # settings that every objective has in addition to its own hyperparameters
@@ -194,7 +200,11 @@ def load_plugin(path: str | Path) -> list[str]:
     if not _defined_in(path) or _plugin_files.get(file, text) != text:
         run_file(path)
     if not (names_of_file := _defined_in(path)):
-        raise InputError(f"add a subclass of Objective: plugin {path} defines no new objective")
+        raise InputError(
+            f"add a subclass of Objective: plugin {path} defines no new objective. For a function "
+            "my_loss(anchors, positives), import Objective and Paper from isotrope, and add: "
+            f"{_PLAIN}"
+        )
     _plugin_files[file] = text
     return names_of_file
 
