@@ -45,9 +45,9 @@ RESULTS = {
     "that you can put into an objective. With a name, it prints the objective's formula, gradient, "
     "settings and presets (values that a paper tuned). It writes no file.",
     "check": "prints a line for each comparison, with the result `ok`, `WRONG` or `-`. A dash is "
-    "not a fault: a line below the table explains why the numbers differ. If a line is `WRONG`, "
-    "the exit code is 1. The command writes no file, and does not show whether the loss trains a "
-    "good model.",
+    "no certain fault: a line below the table says what was found, and when to change it. If a "
+    "line is `WRONG`, the exit code is 1. The command writes no file, and does not show whether "
+    "the loss trains a good model.",
     "simulate": "writes a picture (`.png`, `.svg`) and the plotted numbers (`.csv`) to `--output`, "
     "and prints a table with a row for each objective. It uses no data. To see what an "
     "objective does to your texts, use [`audit`](audit.md).",
@@ -61,9 +61,10 @@ RESULTS = {
     "[verdict](../diagnosis.md) says when to ignore this verdict. To find out whether one "
     "model is better than another, use [`evaluate --compare`](evaluate.md).",
     "sweep": "trains every trial (one combination of values) with three seeds. It prints a table "
-    "of the trials' scores, and the command that trains the best trial. `--output` receives the "
-    "table and a run folder for each training. With `--dry-run`, it only prints the trainings "
-    "that it would run. To compare runs that you already have, use [`report`](report.md).",
+    "of the trials' scores (mean ± standard deviation over the seeds), and the command that "
+    "trains the best trial. `--output` receives the table and a run folder for each training. "
+    "With `--dry-run`, it only prints the trainings that it would run. To compare runs that you "
+    "already have, use [`report`](report.md).",
     "report": "writes one HTML file with the charts, scores and verdicts of the runs, and prints "
     "the path of the file. To find out whether a difference in score is more than noise, use "
     "[`evaluate --compare`](evaluate.md).",

@@ -13,6 +13,7 @@ import pytest
 import torch
 from optuna.distributions import IntDistribution
 
+from isotrope.cli.sweep import _text
 from isotrope.core.errors import CannotResume, InputError
 from isotrope.core.image_methods import METHODS
 from isotrope.core.result import Result
@@ -457,6 +458,8 @@ def test_one_table_says_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert (one.chosen.output / rows[1]["folder"] / "result.json").is_file()
     _, (best, *_) = tables.table(one, trials)
     assert best == ["1", "3e-5", "70.005 ± 0.0071", "2"]
+    assert "± standard deviation over the seeds" in _text(one, trials, [])
+    assert "±" not in _text(one, [Trial(trials[0].values, "dev_best")], [])
     record = tables.as_result(one, trials)
     assert record.metrics["dev_best"] == pytest.approx(70.005)
     assert record.metrics["trials"] == 3

@@ -169,6 +169,8 @@ def _text(spec: "Sweep", trials: "Sequence[Trial]", files: Sequence[Path]) -> st
     header, rows = rows_of(spec, trials)
     where = f"in {files[1]}" if files else "with --json"
     more = f"\n({len(rows) - _MOST} more {where})" if len(rows) > _MOST else ""
+    if any(trial.deviation is not None for trial in trials):
+        more += "\n± standard deviation over the seeds"
     command = best_command(spec, trials)
     best = "" if command is None else f"the best:\n{command}"
     noise = verdict(spec, trials).noise

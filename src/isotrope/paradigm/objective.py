@@ -64,7 +64,8 @@ class Objective:
       second pass over the similarities (8 n^2 d operations instead of 6 n^2 d).
 
     Formulas may use the number of negatives (``count``) wherever they may use p. A wrong
-    declaration fails ``prove``; if the gradient would be wrong, ``WrongCoupling`` is raised.
+    declaration fails ``isotrope check``; if the gradient would be wrong, ``WrongCoupling`` is
+    raised.
 
     A subclass overrides ``coupling``, ``pairwise`` and other declarations by an attribute
     (``pairwise = False``) or, if the value depends on settings, by a property.
