@@ -11,19 +11,23 @@ from isotrope.paradigm.parts import Dissipation, Weight
 NOTE_SCORES = "call doctor.anatomy.note(dev=SCORE) after each evaluation; a larger SCORE is better"
 """Change that shows a custom loop's scores to the Doctor."""
 
+_TIMES = {10: "ten times", 0.1: "a tenth of", 1 / 3: "a third of"}
 
-def lower_rate_flag(case: RunEvidence, divisor: float) -> str:
-    """Return the flag for a lower learning rate."""
+
+def rate_flag(case: RunEvidence, factor: float) -> str:
+    """Return the flag for ``factor`` times the learning rate."""
     rate = readings.planned(case, "learning-rate")
-    lower = f"RATE/{divisor:g}" if rate is None else f"{rate / divisor:.2g}"
-    return f"--learning-rate {lower}"
+    if rate is None:
+        return f"{_TIMES[factor]} the --learning-rate of this run"
+    return f"--learning-rate {factor * rate:.2g}"
 
 
 def rate_in_trainer(case: RunEvidence, factor: float = 0.1) -> str:
     """Return ``factor`` times the learning rate, in the words of the trainer."""
-    rate = case.settings.get("learning-rate")
-    if rate is None:
-        return case.words.rate.format("RATE/10")
+    rates = case.series("learning_rate")  # of a schedule, the highest counts
+    rate = case.settings.get("learning-rate") or max(rates, default=None)
+    if not rate:
+        return f"{_TIMES[factor]} the learning rate"
     return f"{case.words.rate.format(f'{factor * float(rate):.2g}')} (now {float(rate):g})"
 
 

@@ -88,10 +88,11 @@ def diagnose(
         raise InputError("give the objective by its name, or leave out objective_settings")
     name = os.fspath(target)
     run = RunFolder(name).is_run
-    if progress:
-        print(f"reading {name}, and embedding some of the data", file=sys.stderr)
     source = None if data is None else str(data)
     watched = RunFolder(name).recording()
+    if progress:
+        embeds = "" if watched is not None and data is None else ", and embedding some of the data"
+        print(f"reading {name}{embeds}", file=sys.stderr)
     if watched is not None and data is None:
         cases = of_recording(watched.path)
         if objective is not None:

@@ -31,18 +31,19 @@ _LITTLE = 0.05  # share of the loss of guessing; a ratio is not divided by a sma
 
 
 def _not_finite(case: RunEvidence) -> Found | None:
-    broken = sum(
-        any(not sane(x) for name in ("loss", *MEASURED) if (x := row.get(name)) is not None)
+    broken = [
+        row
         for row in case.rows
-    )
-    if not crosses("rows_not_finite", broken):
+        if any(not sane(x) for name in ("loss", *MEASURED) if (x := row.get(name)) is not None)
+    ]
+    if not crosses("rows_not_finite", len(broken)):
         return None
     more = {"logged_steps": len(case.rows), "learning_rate": planned(case, "learning-rate")}
     return Found(
-        (compared("rows_not_finite", broken), *further_evidence(case, **more)),
-        "The loss or the embeddings overflowed, or were NaN from the start. Ignore the log from "
-        "the step with the first NaN or infinity.",
-        proposals.lower_rate_flag(case, 10),
+        (compared("rows_not_finite", len(broken)), *further_evidence(case, **more)),
+        "The loss or the embeddings overflowed, or were NaN from the start. The first logged step "
+        f"with NaN or infinity is {broken[0].get('step') or 0:.0f}: ignore the log from there on.",
+        proposals.rate_flag(case, 0.1),
     )
 
 
@@ -55,7 +56,7 @@ def _diverging(case: RunEvidence) -> Found | None:
             rate = planned(case, "learning-rate")
             more = further_evidence(case, "uniformity", "norm", "loss", learning_rate=rate)
             detail = f"The steps are too large: {sign}."
-            return Found((*evidence, *more), detail, proposals.lower_rate_flag(case, 10))
+            return Found((*evidence, *more), detail, proposals.rate_flag(case, 0.1))
     return None
 
 
@@ -312,7 +313,7 @@ def _why_collapsed(case: RunEvidence) -> tuple[str, str, tuple[Evidence, ...]]:
         )
         return why, "--objective infonce (until embeddings differ; then your objective again)", ()
     why = "No other setting explains the collapse, so the learning rate is probably too high."
-    return why, proposals.lower_rate_flag(case, 10), ()
+    return why, proposals.rate_flag(case, 0.1), ()
 
 
 def _decayed(case: RunEvidence) -> bool:

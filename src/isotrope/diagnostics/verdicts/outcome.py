@@ -11,7 +11,6 @@ from isotrope.diagnostics.readings import (
     further_evidence,
     gain_in_score,
     is_contrastive,
-    planned,
 )
 from isotrope.diagnostics.verdict import Change, Found, Threshold, Verdict, compared, crosses
 from isotrope.diagnostics.verdicts.sources import NEWER, OURS, ZOO
@@ -201,16 +200,14 @@ LOSING_PULL = Verdict(
 def _contrastive_training(case: RunEvidence) -> str:
     """Return the flag for infonce; if it was infonce already, for a higher learning rate."""
     if case.rows and case.objective is not None and case.objective.name == "infonce":
-        rate = planned(case, "learning-rate")
-        return f"--learning-rate {'10*RATE' if rate is None else f'{10 * rate:.2g}'}"
+        return proposals.rate_flag(case, 10)
     return "--objective infonce (a short `isotrope train` from this encoder)"
 
 
 def _short_training(case: RunEvidence) -> str:
     if not is_contrastive(case):
         return f"a short training with {case.words.contrastive}"
-    known = case.settings.get("learning-rate") is not None
-    return proposals.rate_in_trainer(case, 10) if known else "ten times the learning rate"
+    return proposals.rate_in_trainer(case, 10)
 
 
 ANISOTROPIC_START = Verdict(
@@ -264,7 +261,7 @@ def _overfitting(case: RunEvidence) -> Found | None:
         ),
         "The score on held-out data has fallen from its highest value while training continued."
         + (" No score was above the score before training." if never_rose else ""),
-        proposals.lower_rate_flag(case, 3) if never_rose else f"--max-steps {step}",
+        proposals.rate_flag(case, 1 / 3) if never_rose else f"--max-steps {step}",
     )
 
 
