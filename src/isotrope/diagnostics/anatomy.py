@@ -239,11 +239,9 @@ class Anatomy:
         # if there are other terms, the pairs alone do not describe the training
         kept = _LIE if left > _LEFT_OUT else numbers.keys()
         row.update({name: value for name, value in numbers.items() if name in kept})
-        if self.kind in ("softmax", "other", "scores") and all(
-            t.has_own_candidates for t in compared
-        ):
+        if self.kind in ("softmax", "other", "scores"):
             self._own.append((row, numbers.keys() - _LIE))
-            self._withdraw()
+            self._withdraw(compared)
         # in other losses, or with groups or a mask, a row need not push all others
         of_all = self.kind in ("softmax", "known") and (row["negatives"] or 0) >= rows - 1
         of_all &= all(views.groups is None for _, views in known)
@@ -277,9 +275,11 @@ class Anatomy:
         if known and self.rows[-1]["epoch"] is None:
             self.note(epoch=float(step // self._epoch) if self._epoch else 0.0)
 
-    def _withdraw(self) -> None:
+    def _withdraw(self, tables: list[Compared]) -> None:
         """If a teacher chose the pulled candidates, delete what was measured on them so far."""
-        self._taught |= self.kind == "scores"
+        soft = any(t.has_soft_targets for t in tables)  # those of sure anchors are nearly hard
+        sure = soft or all(t.has_own_candidates for t in tables)
+        self._taught |= self.kind == "scores" and sure
         if self._taught:
             self.kind = "scores"
             for row, names in self._own:
