@@ -80,6 +80,7 @@ class Anatomy:
         place: Place of the data set or loss in ``settings["series"]``.
         calls: Number of steps since the start of the training, including unmeasured steps.
         words: The names of settings in the user's trainer. Proposed changes use these names.
+        names: Names of parameters by their ``id``, if the model is known.
         factor: Gradient of the last batch's loss, divided by the gradient of InfoNCE. GD does not
             include this factor. If the factor is unknown, ``factor``, GD and the share of dead
             anchors are None. This can happen if GD is nearly equal for all anchors.
@@ -92,7 +93,7 @@ class Anatomy:
         self.every, self.temperature = every, temperature
         self.objective: Objective | None = None
         self.settings: dict[str, Any] = {}
-        self.words = Words()
+        self.words, self.names = Words(), dict[int, str]()
         self.place = 0
         self.clear()
 
@@ -108,7 +109,7 @@ class Anatomy:
         self._most, self._taught = 0, False  # rows of the largest batch; whether by a teacher
         self._evidence, self._pool = SoftmaxEvidence(), list[Tensor]()
         self._own: list[tuple[Row, set[str]]] = []  # rows with supposed positives, their columns
-        self._weights = dict[int, float]()  # norms of parameters at the first measured steps
+        self._weights = dict[int, tuple[float, int]]()  # first norms and versions of parameters
         self._texts, self._epoch = set[int](), 0  # texts so far; the step at which they came again
         self.places: tuple[tuple[int, int], ...] = ()
 
@@ -251,14 +252,17 @@ class Anatomy:
         return row
 
     def _watch(self, readings: list[GraphReading]) -> None:
-        """Store in ``settings["moved"]`` whether any trained parameter has changed so far."""
-        if self.settings.get("moved"):
-            return
+        """Store whether any trained parameter has ``moved``, and which are ``unchanged``."""
         # norms of whole parameters: a step changes few rows of a table of embeddings
-        own = {id(x): local_part(x.detach()) for r in readings for x in r.weights}
-        new = {key: local_norm(x) for key, x in own.items() if x.numel() > 1}  # no temperature
+        own = {id(x): (x, local_part(x.detach())) for r in readings for x in r.weights}
+        own = {key: x for key, x in own.items() if x[1].numel() > 1}  # no temperature
+        new = {key: (local_norm(part), x._version) for key, (x, part) in own.items()}
         if common := new.keys() & self._weights.keys():
-            self.settings["moved"] = any(new[k] != self._weights[k] for k in common)
+            moved = any(new[k][0] != self._weights[k][0] for k in common)
+            self.settings["moved"] = moved or self.settings.get("moved", False)
+            still = {k: tuple(own[k][0].shape) for k in common if new[k] == self._weights[k]}
+            named = [self.names.get(k, f"one of shape {shape}") for k, shape in still.items()]
+            self.settings["unchanged"] = sorted(named) if self.settings["moved"] else []
         self._weights = new | self._weights
 
     def seen_again(self, texts: list[Tensor], step: int) -> None:

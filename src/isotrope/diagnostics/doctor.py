@@ -4,7 +4,7 @@ The measurements are in a :class:`~isotrope.diagnostics.evidence.RunEvidence`, a
 :mod:`isotrope.diagnostics.verdicts`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from isotrope.diagnostics import readings
@@ -12,6 +12,8 @@ from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Diagnosis, Evidence, Finding
 from isotrope.diagnostics.verdict import compared, crosses
 from isotrope.diagnostics.verdicts import VERDICTS
+
+_SHOWN = 3  # names of weights that a note lists
 
 
 def diagnose(case: RunEvidence) -> Diagnosis:
@@ -31,13 +33,50 @@ def diagnose(case: RunEvidence) -> Diagnosis:
             (findings if verdict.is_fault else remarks).extend([] if remark is None else [remark])
     return Diagnosis(
         tuple(findings),
-        case.notes,
+        (*case.notes, *_unchanged(case), *(() if findings else _coverage(case))),
         () if findings else _key_numbers(case),
         case.judgement,
         case.losses,
         () if findings else tuple(remarks),
         case.model,
     )
+
+
+def _unchanged(case: RunEvidence) -> list[str]:
+    """Return a note on trained weights that no step has changed, although others have changed."""
+    names = case.settings.get("unchanged", ())
+    if not names or crosses("logged_steps", len(case.rows)):
+        return []
+    return [
+        f"add these weights to the optimizer, or set `requires_grad=False`: {_first(names)} got a "
+        "gradient, but have not changed since the first measured step, unlike other weights"
+    ]
+
+
+def _first(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+def _coverage(case: RunEvidence) -> list[str]:
+    """Return notes on what a healthy training in another trainer was examined for."""
+    if not case.losses:
+        return []
+    frozen = case.settings.get("frozen")
+    few = " (an anchor has only 1; larger batches have more)"
+    is_known = {
+        "relation of pairs": any(readings.separation(row) is not None for row in case.rows),
+        f"push of negatives{few if readings.negative_count(case) == 1 else ''}": (
+            readings.hardest_over_even(case) is not None
+        ),
+        "copies": bool(case.series("false_negatives")),
+        "embeddings": bool(case.series("std")),
+        "held-out scores": readings.gain_in_score(case) is not None,
+        f"frozen weights{f' ({_first(frozen)})' if frozen else ''}": frozen is not None,
+    }
+    known, missing = ([x for x, y in is_known.items() if y is side] for side in (True, False))
+    left = [f"not examined: {', '.join(missing)}"] if missing else []
+    return [f"{len(case.rows)} logged steps", ", ".join(known), *left]
 
 
 def _key_numbers(case: RunEvidence) -> tuple[Evidence, ...]:

@@ -9,7 +9,7 @@ import contextlib
 import functools
 import logging
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -239,6 +239,12 @@ class Doctor:
         self.path = self._own_path or folder
         if not is_first:
             self.say = self.path = None
+
+    def know(self, parameters: Iterable[tuple[str, Tensor]]) -> None:
+        """Store the names of a model's parameters, and which of them are frozen."""
+        own = list(parameters)
+        self.anatomy.names = {id(x): name for name, x in own}
+        self.anatomy.settings["frozen"] = [name for name, x in own if not x.requires_grad]
 
     def resume(self, step: int) -> None:
         """Continue with the rows of the steps before ``step`` that the Doctor's folder has."""

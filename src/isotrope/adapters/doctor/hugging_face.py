@@ -127,6 +127,7 @@ class HuggingFaceEvents:
             model = trainer.model  # not wrapped in DistributedDataParallel
             self._watch(trainer)
         self._model = model
+        doctor.know(model.named_parameters())
         self._name = type(losses[0] if losses else model).__name__
 
     def _watch(self, trainer: Any) -> None:

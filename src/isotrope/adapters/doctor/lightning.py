@@ -36,6 +36,7 @@ class LightningEvents:
         doctor, self._name = self.doctor, type(pl_module).__name__
         doctor.anatomy.settings |= {"trainer": "lightning"}
         doctor.anatomy.words = words_of(pl_module.modules())
+        doctor.know(pl_module.named_parameters())
         if trainer.ckpt_path is None and trainer.global_step == 0:
             doctor.forget()
         logs = trainer.log_dir if trainer.loggers else None  # all processes wait for each other
