@@ -25,7 +25,7 @@ from isotrope.diagnostics.evidence import RunEvidence, Words
 from isotrope.diagnostics.findings import Diagnosis
 from isotrope.diagnostics.metrics import columns
 from isotrope.diagnostics.seen import measure_compared, measure_known
-from isotrope.diagnostics.seen_labels import measure_margin
+from isotrope.diagnostics.seen_labels import measure_margin, measure_scored
 from isotrope.paradigm import registry
 from isotrope.paradigm.compared import Compared, SoftmaxEvidence, joined
 from isotrope.paradigm.graph_reading import GraphReading
@@ -231,7 +231,9 @@ class Anatomy:
             share = sum(r.rows for r in some) / sum(r.rows for r in some if r.compared)
             compared = [replace(t, rows=round(share * t.rows)) for t in joined(tables)]
             numbers = self._of_compared(compared, factor)
-            numbers |= measure_margin(tables) if self.kind == "pairs" else {}
+            if self.kind == "pairs":
+                scored = measure_scored(compared, row["loss"] or 0.0, factor)
+                numbers |= measure_margin(tables) | scored
             self.settings["encoders"] = max(r.encoders for r in some)
             self.settings["summed"] = max((t.summed for t in compared), default=1.0)
             self.settings["queue"] = not any(t.is_two_sided for t in tables)

@@ -343,6 +343,12 @@ METRICS = (
         "pushes apart than in pairs that it pulls together, in units of the larger standard "
         "deviation of the angles",
     ),
+    _of_doctor(
+        "unexplained",
+        "Unexplained variance",
+        "for a mean squared error of cosines and labels: the error of a batch, divided by the "
+        "variance of its labels; 1 if the mean label is predicted for each pair",
+    ),
     Metric(
         "dev",
         "Dev score",

@@ -12,6 +12,7 @@ _MOST_ROWS = 256  # anchors among which copies are counted
 SAME = 1e-5  # 1 - cosine of a row with itself
 _SLACK, _SLACK_OF_HALF = 1e-3, 0.1  # share of a pull that rounding may change
 _INVERTED = -1.0  # label gap (in deviations) from which labels count as inverted
+_ERROR = 0.02  # relative difference from a mean squared error; half precision rounds
 _LEAST_PAIRS = 8  # pairs on either side for measuring the gap between pulled and pushed pairs
 
 
@@ -154,6 +155,30 @@ def measure_margin(tables: list[Compared]) -> dict[str, float | None]:
         return {}
     pushed = any(bool(t.pushed.any()) for t in tables)
     return {"dead": 0.0 if pushed else float(exact(near > far.max()).mean())}
+
+
+def measure_scored(tables: list[Compared], loss: float, factor: float) -> dict[str, float | None]:
+    """Return how well the cosines fit the labels, if the loss is their mean squared error.
+
+    The gradient of this loss shows the labels. A gradient is divided by ``factor``.
+    """
+    if len(tables) != 1 or not tables[0].has_single_pairs:
+        return {}
+    table, size = tables[0], float(tables[0].rows)
+    cosine, gradient = table.scores[table.mask], table.gradient[table.mask]
+    error = size / 2 * gradient / factor  # cosine - label, times the factor of the loss
+    times = float(error.square().mean()) / loss if loss else 0.0
+    known = next((x for x in (1.0, 0.5, size) if abs(times / x - 1) < _ERROR), None)
+    if known is None or len(cosine) < _LEAST_PAIRS:
+        return {}
+    label = cosine - error / known
+    high, angle = label > label.mean(), cosine.clamp(-1, 1).arccos()
+    gap = gap_in_deviations(-angle[high], -angle[~high])
+    variance = float(label.var())
+    if gap is None or not variance > 0:
+        return {}
+    unexplained = float((error / known).square().mean()) / variance
+    return {"label_gap": gap, "graded_gap": None, "unexplained": unexplained}
 
 
 def _is_graded(pairs: Tensor, slack: float) -> bool:

@@ -242,6 +242,8 @@ def _belonging(case: RunEvidence) -> str:
         return "1 - LABEL in place of LABEL, so that pairs that belong together have larger labels"
     if case.first("label_gap") is None:
         return case.words.related
+    if case.series("unexplained"):
+        return "each label beside its own pair, and larger labels for pairs that belong together"
     return "equal labels for rows that belong together, and different labels for all other rows"
 
 
