@@ -20,10 +20,10 @@ from isotrope.objectives import MPT, BarlowTwins, InfoNCE
 from isotrope.paradigm.graph_reading import GraphReading
 
 
-def watched(loss: object, steps: int = 12) -> isotrope.Doctor:
+def watched(loss: object, steps: int = 12, rate: float = 0.05) -> isotrope.Doctor:
     torch.manual_seed(0)
     encoder = torch.nn.Linear(16, 24)
-    optimizer = torch.optim.SGD(encoder.parameters(), lr=0.05)
+    optimizer = torch.optim.SGD(encoder.parameters(), lr=rate)
     doctor = isotrope.Doctor(every=1, say=None)
     for _ in range(steps):
         x = torch.randn(16, 16)
@@ -146,7 +146,7 @@ def margins(x: Tensor, y: Tensor, *, inverted: bool = False) -> Tensor:
 def test_labels_are_inverted_if_they_fit_with_pull_and_push_exchanged(
     inverted: bool, verdict: str
 ) -> None:
-    found = watched(lambda x, y: margins(x, y, inverted=inverted), steps=30).diagnose()
+    found = watched(lambda x, y: margins(x, y, inverted=inverted), 30, rate=1.0).diagnose()
     assert found.verdict[0] == verdict
 
 
@@ -220,7 +220,7 @@ def test_a_step_moves_a_table_of_embeddings_of_which_it_changes_few_rows() -> No
     assert doctor.anatomy.settings["moved"] is True
 
 
-@pytest.mark.parametrize(("rate", "moved"), [(0.05, True), (0.0, False)])
+@pytest.mark.parametrize(("rate", "moved"), [(1.0, True), (0.0, False)])
 def test_weights_that_never_move_are_seen_in_a_loop(rate: float, moved: bool) -> None:
     torch.manual_seed(0)
     encoder, doctor = torch.nn.Linear(16, 24), isotrope.Doctor(every=1, say=None)

@@ -1,5 +1,7 @@
 """Verdicts on the course of a training: nothing to learn, a weak pull, a falling dev score."""
 
+import itertools
+import math
 import statistics
 
 from isotrope.diagnostics import proposals
@@ -18,6 +20,10 @@ from isotrope.paradigm.graph import number_of
 
 _LOGGED_STEPS = 3  # with fewer, the anchors of the first step are not judged
 _LEAST_DONE = 5  # logged steps that a share of finished anchors needs
+_LEARNING = 9  # logged steps that show whether anything was learnt
+_CHANCE = 3.5  # median differences of two batches, which are about 3.5 standard deviations
+_STILL = 0.5  # share of dead anchors; if more are dead, the loss is near its floor
+_LEARNT = ("loss", "norm", "std", "positive_mean", "negative_mean")
 _MOVED = 10  # logged steps that a risen angle needs
 
 
@@ -239,6 +245,41 @@ ANISOTROPIC_START = Verdict(
     unless=(lambda case: bool(case.rows) and not crosses("spread", case.end("uniformity")),),
     shows=("uniformity", "effective_rank"),
 )
+
+
+def nothing_learnt(case: RunEvidence) -> Found | None:
+    """Return a sign that the model has learnt nothing, and the remedy; None without one."""
+    if len({*case.series("loss")}) < _LEARNING or gain_in_score(case) is not None:
+        return None
+    steps = (Evidence("logged_steps", len(case.rows)),)
+    left = case.end("unexplained")
+    if left is not None and crosses("unexplained", left):
+        return Found(
+            (compared("unexplained", left), *further_evidence(case, "loss")),
+            "At the end, the cosines predict the labels hardly better than the mean label would: "
+            "the model has not learnt the labels.",
+            "labels between -1 and 1 as cosines are, more steps, or another learning rate",
+        )
+    done = case.series("dead")
+    if not done or statistics.median(done) > _STILL or any(_changed(case, x) for x in _LEARNT):
+        return None
+    return Found(
+        (*steps, *further_evidence(case, "loss", "positive_mean", "negative_mean")),
+        "Neither the loss nor the embeddings changed by more than batches differ by chance: "
+        "nothing shows that the model has learnt anything.",
+        f"more steps, larger batches, or {proposals.rate_in_trainer(case, 10)}",
+    )
+
+
+def _changed(case: RunEvidence, column: str) -> bool:
+    """Whether a column's first and last third differ by more than batches differ by chance."""
+    values = case.series(column)
+    third = len(values) // 3
+    if not third:
+        return False
+    change = abs(statistics.fmean(values[-third:]) - statistics.fmean(values[:third]))
+    chance = statistics.median(abs(b - a) for a, b in itertools.pairwise(values))
+    return change > _CHANCE * chance * math.sqrt(2 / third)
 
 
 def _overfitting(case: RunEvidence) -> Found | None:

@@ -1,0 +1,172 @@
+"""What the Doctor says of loops that learn nothing or too little, beside loops that learn."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import isotrope
+from isotrope.diagnostics.findings import Diagnosis
+
+Loss = Callable[[nn.Module, Tensor, Tensor, Tensor], Tensor]
+
+
+def encoder() -> nn.Linear:
+    """An encoder whose embeddings have nearly the same direction at first."""
+    torch.manual_seed(0)
+    model = nn.Linear(16, 24)
+    nn.init.orthogonal_(model.weight)
+    nn.init.constant_(model.bias, 1.0)
+    return model
+
+
+def trained(
+    loss: Loss, model: nn.Module, weights: list[nn.Parameter] | None = None, rate: float = 0.02
+) -> isotrope.Doctor:
+    """Train on pairs (x, y) whose cosines are the scores, of which the loss gets the third."""
+    chosen = list(model.parameters()) if weights is None else weights
+    optimizer = torch.optim.Adam(chosen, lr=rate)
+    doctor = isotrope.Doctor(every=1, say=None)
+    for _ in range(24):
+        x, noise, score = torch.randn(32, 16), torch.randn(32, 16), torch.rand(32)
+        y = score[:, None] * x + (1 - score[:, None] ** 2).sqrt() * noise
+        value = loss(model, x, y, score)
+        doctor.observe(value)
+        optimizer.zero_grad()
+        value.backward()
+        optimizer.step()
+    return doctor
+
+
+LABELS: dict[str, Callable[[Tensor], Tensor]] = {
+    "right": lambda score: score,
+    "shuffled": lambda score: score[torch.randperm(len(score))],
+    "inverted": lambda score: 1 - score,
+    "from 0 to 5": lambda score: 5 * score,
+}
+ERRORS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "mean": F.mse_loss,
+    "sum": lambda cosine, label: F.mse_loss(cosine, label, reduction="sum"),
+    "half": lambda cosine, label: ((cosine - label) ** 2).mean() / 2,
+}
+
+
+def scored(labels: str, error: str = "mean", rate: float = 0.02) -> Diagnosis:
+    def loss(model: nn.Module, x: Tensor, y: Tensor, score: Tensor) -> Tensor:
+        return ERRORS[error](F.cosine_similarity(model(x), model(y)), LABELS[labels](score))
+
+    return trained(loss, encoder(), rate=rate).diagnose(batch_size=32)
+
+
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize(
+    ("labels", "verdict"),
+    [
+        ("right", "healthy"),
+        ("shuffled", "unrelated-positives"),
+        ("inverted", "unrelated-positives"),
+        ("from 0 to 5", "not-examined"),
+    ],
+)
+def test_the_labels_of_a_squared_error_are_read_from_its_gradient(
+    labels: str, verdict: str, error: str
+) -> None:
+    found = scored(labels, error)
+    assert found.verdict == (verdict,)
+    if labels == "inverted":
+        assert "1 - LABEL" in found.findings[0].change
+
+
+def test_a_squared_error_that_ends_like_the_mean_label_is_not_healthy() -> None:
+    found = scored("right", rate=1e-6)
+    assert found.verdict == ("not-examined",)
+    assert found.findings[0].evidence[0].name == "unexplained"
+    assert found.findings[0].evidence[0].number > 1
+
+
+def contrast(model: nn.Module, x: Tensor, y: Tensor, _: Tensor) -> Tensor:
+    a, b = F.normalize(model(x), dim=1), F.normalize(model(y), dim=1)
+    return F.cross_entropy(a @ b.T / 0.1, torch.arange(len(a)))
+
+
+@pytest.mark.parametrize(("rate", "verdict"), [(0.02, "healthy"), (1e-6, "not-examined")])
+def test_a_rate_at_which_nothing_changes(rate: float, verdict: str) -> None:
+    found = trained(contrast, encoder(), rate=rate).diagnose(batch_size=32)
+    assert found.verdict[0] == verdict
+    if verdict == "not-examined":
+        assert found.findings[0].change.endswith("ten times the learning rate")
+        assert found.findings[0].evidence[0].name == "logged_steps"
+
+
+def test_a_teacher_that_is_as_sure_as_its_student_shows_no_positives() -> None:
+    """At first, nearly all of each target is on the row itself."""
+    teacher = nn.Linear(16, 24)
+
+    def imitation(model: nn.Module, x: Tensor, y: Tensor, _: Tensor) -> Tensor:
+        student, aim = F.normalize(model(x), dim=1), F.normalize(teacher(x).detach(), dim=1)
+        near = 40.0 if not seen else 4.0
+        seen.append(near)
+        wanted = (near * aim @ aim.T).softmax(dim=1)
+        return F.kl_div((near * student @ student.T).log_softmax(1), wanted, reduction="batchmean")
+
+    seen: list[float] = []
+    model = encoder()
+    teacher.load_state_dict(model.state_dict())
+    doctor = trained(imitation, model)
+    assert doctor.diagnose().verdict == ("not-examined",)
+    assert all(row["positive_mean"] is None for row in doctor.rows)
+
+
+@pytest.mark.parametrize("forgotten", [True, False])
+def test_weights_that_the_optimizer_lacks_are_named(forgotten: bool) -> None:
+    model = nn.Sequential(encoder(), nn.Linear(24, 12, bias=False))
+    parts = model[0] if forgotten else model
+    notes = trained(contrast, model, list(parts.parameters())).diagnose(batch_size=32).notes
+    assert any("(12, 24)" in note for note in notes) is forgotten
+
+
+def test_a_healthy_verdict_lists_what_was_not_examined() -> None:
+    doctor = trained(contrast, encoder())
+    (covered,) = [n for n in doctor.diagnose(batch_size=32).notes if n.startswith("not examined")]
+    assert {"held-out scores", "frozen weights"} <= {*covered.partition(": ")[2].split(", ")}
+    doctor.know([("0.weight", torch.ones(2)), ("1.weight", nn.Parameter(torch.ones(2)))])
+    for step in (0, 20):
+        doctor.anatomy.note(step, dev=50.0)
+    notes = doctor.diagnose(batch_size=32).notes
+    assert not any(note.startswith("not examined") for note in notes)
+    assert any("frozen weights (0.weight)" in note for note in notes)
+
+
+def test_one_negative_says_little_about_the_push() -> None:
+    def pairs(model: nn.Module, x: Tensor, y: Tensor, _: Tensor) -> Tensor:
+        return contrast(model, x[:2], y[:2], _)
+
+    doctor = trained(pairs, encoder())
+    for step in (0, 20):
+        doctor.anatomy.note(step, dev=50.0 + step)
+    notes = doctor.diagnose(batch_size=2).notes
+    assert any("an anchor has only 1" in note.partition("not examined")[2] for note in notes)
+
+
+def test_the_first_step_with_nan_is_named_and_no_rate_is_invented() -> None:
+    calls: list[int] = []
+
+    def broken(model: nn.Module, x: Tensor, y: Tensor, _: Tensor) -> Tensor:
+        calls.append(len(calls))
+        return contrast(model, x, y, _) * (float("nan") if len(calls) > 7 else 1.0)
+
+    finding = trained(broken, encoder()).diagnose(batch_size=32).findings[0]
+    assert finding.verdict == "diverging"
+    assert "NaN or infinity is 7:" in finding.detail
+    assert finding.change == "a tenth of the learning rate"
+
+
+def test_a_folder_of_the_doctor_is_read_without_embedding(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trained(contrast, encoder()).save(tmp_path)
+    isotrope.diagnose(tmp_path, progress=True)
+    assert capsys.readouterr().err == f"reading {tmp_path}\n"
