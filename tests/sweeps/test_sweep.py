@@ -233,6 +233,14 @@ def test_a_run_without_its_second_training_is_not_finished(
         assert bool(existing(one)[0].results) is finished
 
 
+@pytest.mark.parametrize("given", [{}, {"refit": True}])
+def test_a_run_trains_twice_only_if_this_is_given(tmp_path: Path, given: dict[str, Any]) -> None:
+    """The second training has no score to rank."""
+    one = spec(tmp_path, RATES, base={**BASE, **given})
+    settings = one.run({"learning-rate": "1e-5"}, 0)
+    assert (settings.refit, "refit" in settings.model_fields_set) == (bool(given), True)
+
+
 def test_a_bug_in_a_run_ends_the_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(settings: Any) -> float:
         raise RuntimeError("a bug")

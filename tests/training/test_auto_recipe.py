@@ -131,6 +131,23 @@ def test_a_recipe_that_holds_nothing_out_says_why(
     assert "too few records to hold some out" in capsys.readouterr().err
 
 
+def test_a_dev_set_that_is_given_as_auto_is_that_of_the_recipe(tmp_path: Path) -> None:
+    path = file_of(pairs(110), tmp_path)
+    own = {"output": tmp_path / "run", "holdout": 0.4}
+    assert chosen(path, **own, dev="auto") == chosen(path, **own)
+    assert chosen(path, **own).refit
+    assert not chosen(path, **own, dev=str(path)).refit
+    assert not chosen(path, **own, dev=None).refit
+
+
+@pytest.mark.parametrize(("given", "warned"), [("auto", True), ("papers", False)])
+def test_a_recipe_that_chooses_nothing_says_so(
+    given: str, warned: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen(file_of(pairs(30), tmp_path), tmp_path / "run", recipe=given, objective="met")
+    assert bool(capsys.readouterr().err) is warned
+
+
 def test_what_is_given_stays(tmp_path: Path) -> None:
     path = file_of(pairs(30), tmp_path)
     given = {"head": "linear", "learning_rate": 1e-5, "batch_size": 4, "between": 1.0}
@@ -181,6 +198,7 @@ def test_the_saved_model_is_the_mean_of_two_trainings(tmp_path: Path) -> None:
     path, output = file_of(pairs(56), tmp_path), tmp_path / "run"
     given = {"files": [str(path)], "output": str(output), "logger": [], "epochs": 1, "seed": 1}
     held = {"dev": "auto", "holdout": 0.45, "prefer": "trained", "batch_size": 16, "between": 1.0}
+    held |= {"refit": False}
     alone = train(TrainSettings.read({**given, **held, "output": str(tmp_path / "alone")}))
     outcome = train(TrainSettings.read({**given, **held, "refit": True}))
     assert outcome.result.details["refit"]["records"] == 56

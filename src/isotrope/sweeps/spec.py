@@ -80,8 +80,9 @@ class Sweep:
 
     def run(self, values: Values, seed: int) -> RunSettings:
         """Return the settings of one run."""
+        once = {"refit": False} if self.settings is TrainSettings else {}  # it is not scored
         base = {k: v for k, v in self.base.items() if spelled(self.settings, k) not in values}
-        values_of_run = {**base, **values, "seed": seed, "progress": False}
+        values_of_run = {**once, **base, **values, "seed": seed, "progress": False}
         return self.settings.read({**values_of_run, "output": str(self.folder(values, seed))})
 
     def folder(self, values: Values, seed: int) -> Path:

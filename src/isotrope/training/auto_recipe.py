@@ -71,7 +71,7 @@ def with_recipe(
     planned = recipe_applies(settings)
     settings.check_used(warn, planned=planned)
     if not planned:
-        if not {"recipe", "learning_rate", "epochs"} & given:
+        if settings.recipe == "auto" and not {"learning_rate", "epochs"} & given:
             warn(
                 f"check learning rate ({settings.learning_rate:g}), epochs ({settings.epochs:g}), "
                 f"length limit ({settings.max_length} tokens) and head ({settings.head}): these "
@@ -310,7 +310,8 @@ def _twice(facts: Facts, settings: TrainSettings) -> list[Choice]:
     """Return the choice of a second training on all pairs, if some are held out."""
     # a second training has no score, so --patience cannot end it
     without = settings.devices > 1 or settings.patience or without_mean(settings)
-    if without or not facts.split.share or "dev" in settings.model_fields_set:
+    elsewhere = "dev" in settings.model_fields_set and settings.dev != "auto"
+    if without or not facts.split.share or elsewhere:
         return []
     why = "a second training, about as long, has the held-out pairs too; both models are averaged"
     why += ", if --minutes has time for it" * (settings.minutes is not None)
