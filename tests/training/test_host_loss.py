@@ -21,9 +21,11 @@ from isotrope.data.text.store_writer import StoreSettings, build
 from isotrope.data.text.sts_sets import Subset, load_sts_file
 from isotrope.evaluation.dev_score import dev_metric_held_out
 from isotrope.evaluation.sts import sts_evaluation
+from isotrope.training.early_checks import check_early
 from isotrope.training.fit_text import fit
 from isotrope.training.settings import OF_SCORES, TrainSettings
 from isotrope.training.text_module import OF_PAIRS, OF_TWO_TEXTS, check_loss
+from tests.refused import refused_setting
 from tests.training.conftest import WORDS, sentences
 
 
@@ -255,6 +257,44 @@ def test_hard_negatives_that_a_loss_ignores_are_refused(
     with pytest.raises(SettingError) as caught:
         fit(**{**quick, "files": [str(file)]}, loss=name, **columns)
     assert (caught.value.setting, caught.value.value) == ("loss", name)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"lora": 2}, {"streaming": 40}, {"encoder": "scratch"}],
+    ids=lambda given: next(iter(given)),
+)
+def test_scored_pairs_are_trained_with_a_loss_of_scores(
+    quick: dict[str, Any], tmp_path: Path, given: dict[str, Any]
+) -> None:
+    own = {**quick, "files": [str(topics(tmp_path / "train.csv", 60, 0))], "recipe": "auto"}
+    found = fit(**{**own, **given, "max_steps": 2})
+    assert found.result.details["objective"]["name"] == "CoSENTLoss"
+    assert found.result.metrics["steps"] == 2
+    again = fit(**{**own, **given, "max_steps": 2}, resume=True)
+    assert again.result.metrics == found.result.metrics
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"micro_batch": 4},
+        {"micro_batch": 4, "lora": 2},
+        {"objective_settings": {"temperature": 0.1}},
+        {"devices": 2},
+    ],
+)
+def test_what_the_loss_of_scored_pairs_does_not_take_is_refused_before_the_encoder_is_loaded(
+    quick: dict[str, Any], tmp_path: Path, given: dict[str, Any]
+) -> None:
+    file = topics(tmp_path / "train.csv", 60, 0)
+    own = {**quick, "files": [str(file)], "recipe": "auto", "encoder": str(tmp_path / "none")}
+    setting = "objective.temperature" if "objective_settings" in given else next(iter(given))
+    with refused_setting(setting):
+        fit(**{**own, **given})
+    settings = TrainSettings.read({**own, **given, "encoder": quick["encoder"]})
+    with refused_setting(setting):
+        check_early(settings, resume=False)
 
 
 def test_texts_of_one_label_are_not_pushed_apart(quick: dict[str, Any], tmp_path: Path) -> None:

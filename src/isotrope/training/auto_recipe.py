@@ -22,7 +22,15 @@ from isotrope.core.run_folder import RunFolder
 from isotrope.core.spelling import named
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.retrieval import own_prompts
-from isotrope.training.early_checks import OBJECTIVE, check_folder, chosen_later, recipe_applies
+from isotrope.training.early_checks import (
+    OBJECTIVE,
+    check_folder,
+    chosen_later,
+    first_record,
+    reading_of,
+    recipe_applies,
+    takes_scores,
+)
 from isotrope.training.progress import warn
 from isotrope.training.recipe_facts import (
     BATCH,
@@ -70,12 +78,13 @@ def with_recipe(
     given = settings.model_fields_set
     planned = recipe_applies(settings)
     settings.check_used(warn, planned=planned)
+    settings = _with_loss(settings, planned=planned)
     if not planned:
         if settings.recipe == "auto" and not {"learning_rate", "epochs"} & given:
             warn(
                 f"check learning rate ({settings.learning_rate:g}), epochs ({settings.epochs:g}), "
                 f"length limit ({settings.max_length} tokens) and head ({settings.head}): these "
-                "are SimCSE's values, or your own. --recipe auto chooses nothing in this run"
+                "are SimCSE's values, or your own. --recipe auto chooses none of them in this run"
             )
         return settings, None
     check_folder(Path(settings.output), settings, resume=resume)
@@ -118,6 +127,18 @@ def with_recipe(
         shorter=float(shorter / own),
         began=began,
     )
+
+
+def _with_loss(settings: TrainSettings, *, planned: bool) -> TrainSettings:
+    """Choose the loss of scored pairs if the recipe will not; check what their loss takes."""
+    if settings.loss is not None or not takes_scores(settings):
+        return settings
+    reading = reading_of(settings, settings.inputs)
+    first_record(settings, reading)
+    if planned or reading.kind != "scored pairs":
+        return settings
+    warn(f"--loss {OF_SCORES[0]}: this loss learns the order of the scores")
+    return settings.model_copy(update={"loss": OF_SCORES[0]})
 
 
 def _explained(facts: Facts, made: Sequence[Choice], settings: TrainSettings) -> Iterator[str]:

@@ -9,7 +9,7 @@ from isotrope.core.lock import exclusive_lock, is_effectively_empty
 from isotrope.core.result import Result
 from isotrope.core.run_folder import LOCK, RunFolder
 from isotrope.core.spelling import named
-from isotrope.data.schemas import Reading
+from isotrope.data.schemas import Reading, Record
 from isotrope.data.sources import named_errors, read
 from isotrope.data.table import check_known, is_hub_name
 from isotrope.encoders.names import resolve
@@ -53,8 +53,18 @@ def chosen_later(settings: RunSettings) -> frozenset[str]:
 
 def takes_scores(settings: TrainSettings) -> bool:
     """Return whether scored pairs can be read: the given or automatic loss learns from scores."""
-    own = "objective" in settings.model_fields_set
-    return settings.loss in OF_SCORES or (recipe_applies(settings) and not own)
+    if settings.loss is not None or "objective" in settings.model_fields_set:
+        return settings.loss in OF_SCORES
+    single = len(settings.datasets) == 1 and settings.views != "adjacent"
+    return settings.recipe == "auto" and single
+
+
+def first_record(settings: TrainSettings, reading: Reading) -> Record:
+    """Return the first record; of scored pairs, refuse settings that their loss does not take."""
+    record = next(iter(reading))
+    if settings.loss is None and reading.kind == "scored pairs":
+        settings.check_used(lambda line: None, loss=f"{OF_SCORES[0]}, the loss of scored pairs,")
+    return record
 
 
 def reading_of(settings: TrainSettings, files: list[str]) -> Reading:
@@ -83,6 +93,8 @@ def as_begun(settings: TrainSettings) -> TrainSettings:
     if recipe_applies(settings):
         limited = LIMITED if settings.minutes else frozenset()
         chosen = CHOSEN - settings.model_fields_set | limited
+    elif settings.loss is None and takes_scores(settings):
+        chosen = frozenset({"loss"})
     if not (chosen or AUTO in own.values()) or not config.is_file():
         return settings
     begun = TrainSettings.read(read_yaml(config), source=str(config))
@@ -131,7 +143,7 @@ def _check_inputs(settings: TrainSettings) -> None:
                 if file not in local:
                     check_known(Path(file))
             if local:
-                next(iter(reading_of(settings, local)))
+                first_record(settings, reading_of(settings, local))
     if settings.dev not in (None, "auto") and not Path(str(settings.dev)).is_dir():
         check_file(Path(str(settings.dev)))
     if settings.encoder != "scratch":

@@ -31,7 +31,7 @@ in_run = partial(setting, group="run")
 of_trained = Used(
     lambda encoder: encoder != "scratch", "leave it out: scratch has no trained weights to keep"
 )
-no_loss = Used(lambda loss: loss is None, "leave it out: a `--loss` does not take this setting")
+no_loss = Used(lambda loss: loss is None, "leave it out: {loss} does not take this setting")
 no_prompt = Used(
     lambda prompt: not prompt,
     "set no prompt, or remove default_prompt_name from config_sentence_transformers.json: the "

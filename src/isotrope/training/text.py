@@ -32,7 +32,7 @@ from isotrope.training.auto_recipe import with_recipe
 from isotrope.training.auto_temperature import with_temperature
 from isotrope.training.changes import similarities
 from isotrope.training.dev_scorer import DevScorer
-from isotrope.training.early_checks import as_begun, check_not_taken
+from isotrope.training.early_checks import as_begun, check_not_taken, first_record
 from isotrope.training.optimisers import plan_of
 from isotrope.training.progress import warn
 from isotrope.training.recipe import Plan
@@ -134,7 +134,7 @@ def check(
     formed: list[str] = []
     for name in settings.datasets:  # read the first record, so that errors in the files show early
         with named_errors(name):
-            first = next(iter(records_of(settings, name)))
+            first = first_record(settings, records_of(settings, name))
             check_record(settings.loss, first)
             formed.append(resolve(settings.views, first))
     encoder = encoder_of(settings)
