@@ -16,6 +16,7 @@ from sentence_transformers.sentence_transformer import losses as host_losses
 import isotrope
 from isotrope.core.documents import read_yaml
 from isotrope.core.errors import InputError, SettingError
+from isotrope.data.schemas import Record
 from isotrope.data.sources import read
 from isotrope.data.text.store_writer import StoreSettings, build
 from isotrope.data.text.sts_sets import Subset, load_sts_file
@@ -24,7 +25,7 @@ from isotrope.evaluation.sts import sts_evaluation
 from isotrope.training.early_checks import check_early
 from isotrope.training.fit_text import fit
 from isotrope.training.settings import OF_SCORES, TrainSettings
-from isotrope.training.text_module import OF_PAIRS, OF_TWO_TEXTS, check_loss
+from isotrope.training.text_module import OF_PAIRS, OF_TWO_TEXTS, check_loss, check_record
 from tests.refused import refused_setting
 from tests.training.conftest import WORDS, sentences
 
@@ -259,6 +260,41 @@ def test_hard_negatives_that_a_loss_ignores_are_refused(
     assert (caught.value.setting, caught.value.value) == ("loss", name)
 
 
+def triplets(file: Path) -> str:
+    texts = sentences(60)
+    rows = zip(texts[::3], texts[1::3], texts[2::3], strict=True)
+    file.write_text("anchor,positive,negative\n" + "".join(f"{a},{b},{c}\n" for a, b, c in rows))
+    return str(file)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        *[{"hardness_mode": m, "hardness_strength": 5} for m in ("all_negatives", "foo")],
+        *[{"scale": "many"}, {"mini_batch_size": 0}],
+    ],
+)
+def test_settings_with_which_a_loss_fails_are_refused_before_the_encoder_is_loaded(
+    quick: dict[str, Any], tmp_path: Path, given: dict[str, Any]
+) -> None:
+    files, name = [triplets(tmp_path / "triplets.csv")], "CachedMultipleNegativesRankingLoss"
+    own = {**quick, "files": files, "encoder": str(tmp_path / "none")}
+    with refused_setting("loss", value=name):
+        fit(**own, loss=name, loss_settings=given)
+    with pytest.raises(InputError, match="none"):  # the encoder is what is wrong
+        fit(**own, loss=name)
+
+
+@pytest.mark.filterwarnings("ignore:.*deprecated")
+@pytest.mark.parametrize("name", OF_PAIRS)
+def test_a_loss_is_tried_with_the_columns_of_its_batches(name: str, tmp_path: Path) -> None:
+    given = {"guide": "MODEL"} if "GIST" in name else {}
+    settings = {"files": ["x"], "output": "y", "loss": name, "loss_settings": given}
+    for texts in (("a",), ("a", "b"), ("a", "b", "c", "d")):
+        if len(texts) < 3 or name not in OF_TWO_TEXTS:
+            check_record(TrainSettings.read(settings), Record(texts, tmp_path, 1, True))
+
+
 @pytest.mark.parametrize(
     "given",
     [{"lora": 2}, {"streaming": 40}, {"encoder": "scratch"}],
@@ -295,6 +331,22 @@ def test_what_the_loss_of_scored_pairs_does_not_take_is_refused_before_the_encod
     settings = TrainSettings.read({**own, **given, "encoder": quick["encoder"]})
     with refused_setting(setting):
         check_early(settings, resume=False)
+
+
+@pytest.mark.parametrize(("loss", "said"), [(None, True), ("MarginMSELoss", False)])
+def test_scores_that_are_not_used_are_named(
+    quick: dict[str, Any],
+    tmp_path: Path,
+    loss: str | None,
+    said: bool,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file, texts = tmp_path / "scored.jsonl", iter(sentences(60))
+    rows = [{"query": a, "pos": [next(texts)], "neg": [next(texts)]} for a in texts]
+    scores: dict[str, Any] = {"pos_scores": [0.9], "neg_scores": [0.1]}
+    file.write_text("".join(json.dumps({**row, **scores}) + "\n" for row in rows))
+    fit(**{**quick, "files": [str(file)], "recipe": "auto", "holdout": 0}, loss=loss)
+    assert ("--loss MarginMSELoss" in capsys.readouterr().err) is said
 
 
 def test_texts_of_one_label_are_not_pushed_apart(quick: dict[str, Any], tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ def check(
     for name in settings.datasets:  # read the first record, so that errors in the files show early
         with named_errors(name):
             first = first_record(settings, records_of(settings, name))
-            check_record(settings.loss, first)
+            check_record(settings, first)
             formed.append(resolve(settings.views, first))
     encoder = encoder_of(settings)
     settings.check_used(

@@ -22,7 +22,8 @@ from sentence_transformers.sentence_transformer import losses
 from torch import Tensor, nn
 
 from isotrope.adapters.sentence_transformers.losses import CachedObjectiveLoss, ObjectiveLoss
-from isotrope.core.errors import InputError, SettingError, nearest
+from isotrope.core.autograd import seeded
+from isotrope.core.errors import InputError, SettingError, first_line, nearest
 from isotrope.core.views import Views
 from isotrope.data.schemas import Record
 from isotrope.data.text.batches import Batch
@@ -31,6 +32,7 @@ from isotrope.diagnostics.observe import loss_column, measure
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.paradigm.objective import Objective
 from isotrope.training.optimisers import build_optimizer, learning_rate_at, set_rates
+from isotrope.training.progress import warn
 from isotrope.training.recipe import Plan
 from isotrope.training.settings import OF_SCORES, TrainSettings
 
@@ -247,8 +249,9 @@ def check_loss(settings: TrainSettings) -> None:
             raise SettingError(f"{settings.loss} requires this argument", setting=f"loss.{name}")
 
 
-def check_record(loss: str | None, record: Record) -> None:
+def check_record(settings: TrainSettings, record: Record) -> None:
     """Refuse a record without scores that a loss needs, or with labels or texts that it ignores."""
+    loss = settings.loss
     if loss in OF_SCORES and not record.scores:
         raise InputError(f"add a column of scores to the data: {loss} needs it")
     if loss is not None and record.group:
@@ -265,6 +268,34 @@ def check_record(loss: str | None, record: Record) -> None:
             value=loss,
             remedy="choose two columns of texts with `--columns`, or another loss",
         )
+    if loss is not None:
+        _try(loss, settings.loss_settings, record)
+    if record.scores and loss not in OF_SCORES:
+        used = f"{loss or settings.objective} uses the texts, not the scores"
+        warn(f"add --loss {OF_SCORES[3]} to learn from the scores: {used}")
+
+
+def _try(loss: str, settings: Mapping[str, float | str], record: Record) -> None:
+    """Compute a loss of sentence-transformers on a tiny encoder, with the columns of a record."""
+    sizes = [3] * max(2, len(record.texts))
+    if several := len(sizes) > 2 and loss not in OF_SCORES:
+        sizes = [3, 3, 4]  # a batch has all hard negatives in one column
+    with seeded(0):
+        model = SentenceEncoder.scratch(["a"], width=2, layers=1).model
+        own = {key: model if key == "guide" else value for key, value in settings.items()}
+        labels = torch.rand(3, len(record.scores)).squeeze(1)
+        ones = [torch.ones(size, 3, dtype=torch.long) for size in sizes]
+        try:
+            columns = [{"input_ids": x, "attention_mask": x} for x in ones]
+            host_loss(model, loss, own)(columns, labels)
+        except Exception as error:  # whatever their loss raises shows what it cannot take
+            raise SettingError(
+                f"has failed{' with a column of hard negatives' * several}: {first_line(error)}",
+                setting="loss",
+                value=loss,
+                remedy="choose other `--loss.NAME` settings"
+                + ", or two columns of texts with `--columns`" * several,
+            ) from error
 
 
 def check_scores(loss: str | None, store: TokenStore) -> None:
@@ -282,7 +313,7 @@ def check_scores(loss: str | None, store: TokenStore) -> None:
 
 
 def host_loss(
-    model: SentenceTransformer, name: str, arguments: Mapping[str, float | str]
+    model: SentenceTransformer, name: str, arguments: Mapping[str, float | str | nn.Module]
 ) -> nn.Module:
     """Build a loss of sentence-transformers. A value for an argument ``guide`` names a model."""
     kinds = {key: str(parameter.annotation) for key, parameter in _arguments(name).items()}
@@ -297,8 +328,10 @@ def _arguments(name: str) -> dict[str, inspect.Parameter]:
     return dict([*inspect.signature(constructor).parameters.items()][2:])
 
 
-def _value(value: float | str, annotation: str, model: SentenceTransformer) -> object:
+def _value(value: float | str | nn.Module, annotation: str, model: SentenceTransformer) -> object:
     """Convert the value of a flag to the type of an argument."""
+    if isinstance(value, nn.Module):
+        return value
     if "SentenceTransformer" in annotation:
         return SentenceEncoder.load(str(value), device=str(model.device)).model
     if value in ("true", "false"):
