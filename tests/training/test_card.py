@@ -32,3 +32,7 @@ def test_a_line_break_of_a_prompt_does_not_end_the_table() -> None:
     assert (
         _table({"prompts": "queries `Ask:\nQuery: `"}) == r"| prompts | queries `Ask:\nQuery: ` |"
     )
+
+
+def test_a_bar_of_a_prompt_does_not_end_a_cell() -> None:
+    assert _table({"a|b": "queries `ask|`"}) == r"| a\|b | queries `ask\|` |"

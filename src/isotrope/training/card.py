@@ -125,7 +125,7 @@ def text_card(
         what = f"The unchanged embedding model {base}: a training with {loss} has not ended yet."
     return _CARD.format(
         metadata=_TEXT_METADATA + _base_metadata(settings.encoder),
-        title=settings.output.rstrip("/").rsplit("/", 1)[-1],
+        title=Path(settings.output).absolute().name,
         introduction=f"{what}\n\n{_TEXT_USAGE}",
         rows=_table(rows),
         evaluation=_dev_scores(history, step, judgement, rejected=rejected),
@@ -292,13 +292,17 @@ def _dev_scores(
         rows = {"this model": scores[step], f"the rejected model (step {last})": scores[last]}
     table = _table({label: f"{score:.2f}" for label, score in rows.items()})
     result = "" if judgement is None else f"\n\nResult of the training: {judgement.sentence}."
-    return f"| | {history.name} |\n|---|---|\n{table}{result}"
+    return f"| | {_cell(history.name)} |\n|---|---|\n{table}{result}"
 
 
 def _table(rows: Mapping[str, object]) -> str:
     """Return the rows of a Markdown table of two columns, without its heading."""
-    cells = {name: str(value).replace("\n", "\\n") for name, value in rows.items()}  # of prompts
-    return "\n".join(f"| {name} | {value} |" for name, value in cells.items())
+    return "\n".join(f"| {_cell(name)} | {_cell(value)} |" for name, value in rows.items())
+
+
+def _cell(value: object) -> str:
+    """Return a value, such as a prompt, as the text of a cell of a Markdown table."""
+    return str(value).replace("\n", "\\n").replace("|", "\\|")
 
 
 def _listed(values: Mapping[str, object]) -> str:
