@@ -5,6 +5,7 @@ The processes import this file for their tasks: it imports neither torch nor tra
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -297,6 +298,20 @@ def test_a_process_that_hangs_when_another_has_failed_is_not_waited_for(
     with pytest.raises(InputError, match="a bad file"):
         launch.launch(2, hangs_or_fails, str(tmp_path / "end"))
     assert not (tmp_path / "end").exists()
+
+
+def binds(_: int) -> tuple[int, bool]:
+    """Return whether another program could take the port of the processes before they do."""
+    with socket.socket() as other:
+        try:
+            other.bind(("", int(os.environ["MASTER_PORT"])))
+        except OSError:
+            return 0, False
+        return 0, True
+
+
+def test_no_other_program_can_take_the_port_of_the_processes() -> None:
+    assert launch.launch(1, binds, 0) == (0, False)
 
 
 def ctrl_c_twice(item: int) -> tuple[int, int]:

@@ -11,7 +11,6 @@ checkpoint. If the parent process dies, the processes that it started write a ch
 import os
 import pickle
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -209,9 +208,10 @@ def launch(devices: int, task: Task[T, tuple[int, R]], item: T) -> tuple[int, R 
         process was stopped before it had a result.
     """
     _check_platform()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    from torch.distributed.elastic.utils.distributed import create_c10d_store
+
+    # the processes connect to this store, so that no other program can take its port before them
+    store = create_c10d_store(True, "127.0.0.1", 0, wait_for_workers=False)
     with _together() as (workers, requests):
         for rank in range(devices):
             environment = {
@@ -221,7 +221,8 @@ def launch(devices: int, task: Task[T, tuple[int, R]], item: T) -> tuple[int, R 
                 "WORLD_SIZE": str(devices),
                 "LOCAL_WORLD_SIZE": str(devices),
                 "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": str(port),
+                "MASTER_PORT": str(store.port),
+                "TORCHELASTIC_USE_AGENT_STORE": "True",
                 _LAUNCHER: str(os.getpid()),
             }
             workers.append(_Worker(environment, "nothing" if rank else "errors"))
