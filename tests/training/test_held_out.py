@@ -1,6 +1,7 @@
 """Losses of held-out records: they need no dev score, and leave the training as it is."""
 
 import csv
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +68,17 @@ def test_a_run_logs_them_without_a_dev_score(quick: dict, tmp_path: Path) -> Non
     for name in HELD_OUT_COLUMNS:
         assert [int(row["step"]) for row in rows if row[name]] == [0, 3, 6]
     assert not any(row["dev"] for row in rows)
+
+
+def test_texts_of_scored_pairs_are_not_taken_for_positives(quick: dict, tmp_path: Path) -> None:
+    file, texts = tmp_path / "scored.csv", sentences(120)
+    lines = (f"{a},{b},{i % 5}\n" for i, (a, b) in enumerate(pairwise(texts)))
+    file.write_text("sentence1,sentence2,score\n" + "".join(lines))
+    own = {"files": [str(file)], "loss": "CoSENTLoss", "holdout": 0.2, "max_steps": 2}
+    outcome = isotrope.fit(**{**quick, **own})
+    assert outcome.result.details["data"]["holdout"] > 2
+    with (outcome.output / "metrics.csv").open(newline="") as handle:
+        assert not any(row[name] for row in csv.DictReader(handle) for name in HELD_OUT_COLUMNS)
 
 
 def test_records_with_a_common_text_or_group_are_not_negatives(encoder: SentenceEncoder) -> None:

@@ -171,10 +171,13 @@ def check_store(objective: Objective, store: TokenStore) -> None:
 def held_out_curves(
     settings: TrainSettings, module: TextModule, stores: Mapping[str, TokenStore]
 ) -> Callable[[], dict[str, float]] | None:
-    """Return a function that calls :func:`held_out_losses`, or None below two held-out records."""
+    """Return a function that calls :func:`held_out_losses`; None if fewer than two are held out.
+
+    The texts of scored pairs may not belong together, so they have no such losses.
+    """
     count = sum(store.report.held_out for store in stores.values())
     count = min(count, sum(map(len, stores.values())))
-    if count < 2:
+    if count < 2 or any(store.report.scored and store.columns == 2 for store in stores.values()):
         return None
     stride = max(1, count // MOST_HELD_OUT)
     every = chain.from_iterable(map(_marked, stores.values()))
