@@ -71,7 +71,7 @@ def values_of(model: type[Settings], name: str) -> Iterator[Any]:
         yield from typing.get_args(kind)
     samples: dict[Any, list[Any]] = {
         bool: [False, True],
-        int: [1, 3],
+        int: [0, 1, 3],
         float: [0.25],
         str: ["scratch", "some.py"],
         Path: [Path("some")],

@@ -723,6 +723,14 @@ def test_nothing_is_measured_if_a_configuration_has_all_settings(
     assert "choosing settings" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("every", "named"), [(0, True), (5, False)])
+def test_patience_without_scores_between_is_named(every: int, named: bool) -> None:
+    given = {"files": ["x"], "output": "run", "dev": "auto", "patience": 2, "eval_every": every}
+    notes: list[str] = []
+    TrainSettings.read(given).check_used(notes.append)
+    assert any("patience" in note for note in notes) is named
+
+
 @pytest.mark.usefixtures("minilm")
 @pytest.mark.parametrize("texts", [1, 2])
 def test_patience_has_scores_to_count(texts: int, tmp_path: Path) -> None:

@@ -310,7 +310,10 @@ class TrainSettings(RunSettings):
         "Number of dev scores without a new best after which the run ends. Needs --dev. A second "
         "training (--refit) has no score, so it takes all steps.",
         ge=1,
-        used=replace(with_dev, note=False),
+        used=[
+            replace(with_dev, note=False),
+            Used(lambda eval_every: eval_every, "raise `--eval-every` above 0", note=True),
+        ],
     )
     holdout: float = in_data(
         0.0, "Share of records kept out of training. With --dev auto, 0 means 0.1.", ge=0, le=0.5
