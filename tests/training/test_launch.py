@@ -46,7 +46,7 @@ class Obeys(InfoNCE, paper=Paper("none", "none", "none")):
                 os.kill(os.getpid(), signal.SIGKILL)
             if what == "await SIGTERM":  # which the callback of its handler has then noted
                 until = time.monotonic() + 600
-                while signal.getsignal(signal.SIGTERM).__self__.signal is None:
+                while signal.getsignal(signal.SIGTERM).__self__.stop_signal is None:
                     assert time.monotonic() < until, "no SIGTERM came"
                     time.sleep(0.01)
         return super().formula(pairs)
