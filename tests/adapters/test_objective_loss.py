@@ -1,5 +1,6 @@
 """Our objectives as losses of sentence-transformers, by its own trainer."""
 
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.optim.optimizer import _global_optimizer_pre_hooks as hooks
 
 pytest.importorskip("accelerate")
 from sentence_transformers import SentenceTransformer
@@ -435,3 +437,12 @@ def test_two_processes_have_the_loss_of_one(tmp_path: Path) -> None:
         expected, own = gradient(ObjectiveLoss(model, name), given)
         assert value == pytest.approx(expected, rel=1e-6)
         assert torch.allclose(shared, own, rtol=1e-5, atol=1e-8 * float(own.abs().max()))
+
+
+def test_no_hook_outlives_a_learnt_temperature() -> None:
+    before, temperature = dict(hooks), torch.nn.Parameter(torch.tensor(0.05))
+    loss = ObjectiveLoss(scratch(width=16, layers=1), InfoNCE(temperature=temperature))
+    assert len(hooks) == len(before) + 1
+    del loss, temperature
+    gc.collect()
+    assert dict(hooks) == before

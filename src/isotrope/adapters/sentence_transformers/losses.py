@@ -16,6 +16,7 @@ trainer, gradient cache, wrappers (``MatryoshkaLoss``) and samplers. ``BatchSamp
 keeps equal texts out of a batch, so they do not push each other.
 """
 
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
@@ -104,7 +105,8 @@ class ObjectiveLoss(nn.Module):
             if isinstance(value, nn.Parameter):  # the optimiser finds it here
                 self.register_parameter(f"objective_{key}", value)
                 if value.requires_grad:  # the trainer wraps only the model in DDP
-                    register_optimizer_step_pre_hook(partial(_average, value))
+                    hook = register_optimizer_step_pre_hook(partial(_average, weakref.ref(value)))
+                    weakref.finalize(value, hook.remove)  # else any optimiser would call it
             elif isinstance(value, Tensor) and value.requires_grad:
                 raise InputError(
                     f"give {key} as an nn.Parameter to train it, or without requires_grad: no "
@@ -293,10 +295,10 @@ def _columns(sentence_features: Iterable[Mapping[str, Tensor]]) -> list[dict[str
     return columns if len(columns) > 1 else [*columns, dict(columns[0])]
 
 
-def _average(parameter: nn.Parameter, optimizer: Optimizer, *_: object) -> None:
+def _average(learnt: weakref.ref[nn.Parameter], optimizer: Optimizer, *_: object) -> None:
     """Before a step, which every process makes, replace the gradient by its mean over them."""
-    trained = (p for group in optimizer.param_groups for p in group["params"])
-    if world_size() > 1 and any(p is parameter for p in trained):
+    parameter, trained = learnt(), (p for group in optimizer.param_groups for p in group["params"])
+    if world_size() > 1 and parameter is not None and any(p is parameter for p in trained):
         gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
         used = torch.full_like(gradient, float(parameter.grad is not None))
         gradient, users = all_reduce_sum(torch.stack([gradient, used]))
