@@ -37,6 +37,7 @@ CASES = {
     "encode model nowhere.txt -o out.npy": "nowhere.txt: check the path; there is no such file",
     "encode model texts.txt -o out.csv": "--output out.csv must end in .npy",
     "search model nowhere.txt query": "nowhere.txt: check the path; there is no such file",
+    "train pairs.csv --views dropout --output new": "pairs.csv, line 2: use --views pairs",
     "search model texts.txt query --embeddings nowhere.npy": "nowhere.npy: check the path",
     "search model texts.txt": "no query; give words",
     "report nowhere": "nowhere is not a folder",

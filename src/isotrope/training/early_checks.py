@@ -12,6 +12,7 @@ from isotrope.core.spelling import named
 from isotrope.data.schemas import Reading, Record
 from isotrope.data.sources import named_errors, read
 from isotrope.data.table import check_known, is_hub_name
+from isotrope.data.text.views import resolve as resolve_views
 from isotrope.encoders.names import resolve
 from isotrope.paradigm.declared import check_declared, objectives_by_dataset
 from isotrope.training.settings import CHOSEN, LIMITED, OF_SCORES, RunSettings, TrainSettings
@@ -60,8 +61,9 @@ def takes_scores(settings: TrainSettings) -> bool:
 
 
 def first_record(settings: TrainSettings, reading: Reading) -> Record:
-    """Return the first record; of scored pairs, refuse settings that their loss does not take."""
+    """Return the first record; refuse views and, of scored pairs, settings that do not fit it."""
     record = next(iter(reading))
+    resolve_views(settings.views, record)
     if settings.loss is None and reading.kind == "scored pairs":
         settings.check_used(lambda line: None, loss=f"{OF_SCORES[0]}, the loss of scored pairs,")
     return record
