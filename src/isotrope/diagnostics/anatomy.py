@@ -83,7 +83,7 @@ class Anatomy:
         names: Names of parameters by their ``id``, if the model is known.
         factor: Gradient of the last batch's loss, divided by the gradient of InfoNCE. GD does not
             include this factor. If the factor is unknown, ``factor``, GD and the share of dead
-            anchors are None. This can happen if GD is nearly equal for all anchors.
+            anchors are None, because GD may then contain the factor 1/temperature.
     """
 
     def __init__(self, *, every: int = 10, temperature: float | None = None) -> None:
@@ -382,9 +382,9 @@ class Anatomy:
         unknown_unit = any(row["temperature"] and row["dissipation"] is None for row in rows)
         if unknown_unit and self.objective is None:
             notes += [
-                "gradient dissipation is missing at some steps: the measured values are nearly "
-                "equal for all anchors, but differ from those of InfoNCE. Either the loss is not "
-                "InfoNCE, or it is InfoNCE times an unknown factor"
+                "gradient dissipation is missing at some steps (isotrope.decompose computes it): "
+                "the sizes of the gradients are not those of InfoNCE, and may contain an unknown "
+                "factor"
             ]
         if self.factor not in (None, 1):
             notes += [

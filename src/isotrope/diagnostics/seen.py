@@ -21,7 +21,7 @@ from isotrope.paradigm.objective import Objective
 
 _ENOUGH = 24  # pairs of one batch that suffice to find the temperature
 _EQUAL = 0.05  # relative difference allowed between a measured GD and InfoNCE's
-_ALIKE, _FAR = 0.1, 1.5  # relative deviation of equal GDs; mean GD that is far from 1
+_ROUGHLY = 0.2  # the same difference if anchors have weights, or positives a margin
 _EXACT = 0.01  # share of the pushes' variation that a temperature may leave unexplained
 _TEACHER = 0.5  # the same share; above it, the targets of a softmax are a teacher's scores
 _LEAST_FORCE = 1e-6  # GD below which a softmax has rounded the pull of an anchor
@@ -225,7 +225,7 @@ def _measure_batch(
     ``tau`` is the temperature of the loss, if it is known; ``unit`` replaces an unknown one.
     """
     table, is_softmax = pairs.table, seen.kind == "softmax"
-    terms, factor = _components(pairs, forces, unit, is_softmax=is_softmax)
+    terms, factor = _components(pairs, forces, unit, by_temperature=unit == tau)
     if table.has_vectors:
         pulled = forces.pull > 0
         numbers = _measure_vectors(tables, pairs, terms, pulled, selects=not is_softmax)
@@ -248,13 +248,16 @@ def _measure_batch(
 
 
 def _components(
-    pairs: _ComparedPairs, forces: _Forces, unit: float, *, is_softmax: bool
+    pairs: _ComparedPairs, forces: _Forces, unit: float, *, by_temperature: bool
 ) -> tuple[Terms, float | None]:
-    """Return the components of the gradient, and the factor of the loss (``SeenBatch.factor``)."""
+    """Return the components of the gradient, and the factor of the loss (``SeenBatch.factor``).
+
+    ``by_temperature`` says whether ``unit`` is the temperature that the weights show.
+    """
     push = forces.push.sum(dim=1)
     factor: float | None = 1.0
     dissipation = unit * push
-    if is_softmax:
+    if by_temperature:
         dissipation, factor = _of_infonce(pairs, dissipation, unit)
     each = (unit * push).where(push > 0, 1.0)  # as in InfoNCE, W sums to 1 / unit
     pull = (forces.pull / each).where(push > 0, 0.0)
@@ -398,24 +401,31 @@ def _is_taught(table: Compared) -> bool:
 
 def _of_infonce(pairs: _ComparedPairs, measured: Tensor, tau: float) -> tuple[Tensor, float | None]:
     """Return GD and the factor of the loss: InfoNCE's GD if it fits, otherwise the measured GD."""
-    # InfoNCE's GD follows from the similarities alone, without the unknown factor of the loss. If
-    # GD is equal for all anchors but far from 1, as in DCL, the factor is None, and GD is relative.
+    # InfoNCE's GD follows from the similarities alone, without the unknown factor of the loss. The
+    # temperature of the weights need not be in the size of the gradient. If GD fits neither InfoNCE
+    # nor a softmax whose positive lacks a margin (or is left out, as in DCL), the factor is None,
+    # and GD is relative.
     table = pairs.table
     scores = exact(table.scores) / tau
     other = scores.masked_fill(~pairs.negative(), -torch.inf).logsumexp(dim=1)
-    expected = torch.sigmoid(other - scores.gather(1, pairs.positive_places[:, None])[:, 0])
-    shown = exact(measured)
+    lead = scores.gather(1, pairs.positive_places[:, None])[:, 0] - other
+    expected, shown = torch.sigmoid(-lead), exact(measured)
     multiple = float((shown * expected).sum() / expected.square().sum().clamp_min(1e-300))
-    apart = float(torch.linalg.vector_norm(shown - multiple * expected))
-    if apart < _EQUAL * float(torch.linalg.vector_norm(shown)):
-        # the exponent is a rounded cosine divided by tau
-        near = _EQUAL + (torch.finfo(torch.bfloat16).eps / tau if table.is_rounded else 0.0)
-        return expected.to(measured), 1.0 if abs(multiple - 1) < near else multiple
-    mean = float(measured.mean())
-    alike = float(measured.std(correction=0)) < _ALIKE * mean
-    if alike and not 1 / _FAR < mean < _FAR:
-        return measured / mean, None
-    return measured, 1.0
+    # the exponent is a rounded cosine divided by tau
+    near = _EQUAL + (torch.finfo(torch.bfloat16).eps / tau if table.is_rounded else 0.0)
+    is_one, misfit = abs(multiple - 1) < near, _distance(multiple * expected, shown)
+    if misfit < _EQUAL:
+        return expected.to(measured), 1.0 if is_one else multiple
+    margin = (torch.logit(shown, 1e-6) + lead).median().clamp_min(0)
+    with_margin = _distance(torch.sigmoid(margin - lead), shown)
+    if with_margin < _ROUGHLY or (is_one and misfit < _ROUGHLY):
+        return measured, 1.0
+    return measured / measured.max().clamp_min(1e-30), None
+
+
+def _distance(x: Tensor, y: Tensor) -> float:
+    """Return the distance of two vectors over the length of the second; NaN if that is 0."""
+    return float(torch.linalg.vector_norm(x - y) / torch.linalg.vector_norm(y))
 
 
 def _geometry(tables: list[Compared]) -> dict[str, float | None]:

@@ -1,0 +1,86 @@
+"""What the Doctor reads from pull and push of losses that resemble InfoNCE."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+import isotrope
+
+TAU = 0.05
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+def cosines(a: Tensor, b: Tensor) -> Tensor:
+    return F.normalize(a, dim=1) @ F.normalize(b, dim=1).T
+
+
+def hardest(scores: Tensor) -> Tensor:
+    """The smooth maximum of the negatives, whose gradient is a softmax without 1/temperature."""
+    own = torch.eye(len(scores), dtype=torch.bool)
+    return TAU * (scores / TAU).masked_fill(own, -torch.inf).logsumexp(dim=1)
+
+
+def infonce(a: Tensor, b: Tensor, margin: float = 0.0) -> Tensor:
+    scores = cosines(a, b)
+    return F.cross_entropy((scores - margin * torch.eye(len(a))) / TAU, torch.arange(len(a)))
+
+
+def bounded(a: Tensor, b: Tensor) -> Tensor:
+    """GD is a sigmoid that is wider than the softmax."""
+    scores = cosines(a, b)
+    return (0.1 * F.softplus((hardest(scores) - scores.diagonal() + 0.1) / 0.1)).mean()
+
+
+def constant(a: Tensor, b: Tensor) -> Tensor:
+    """GD is 1."""
+    return (hardest(scores := cosines(a, b)) - scores.diagonal()).mean()
+
+
+def lopsided(a: Tensor, b: Tensor) -> Tensor:
+    """GD is 1, and the pull does not balance the push."""
+    scores = cosines(a, b)
+    return (hardest(scores) + (1 - scores.diagonal()).square()).mean()
+
+
+def watched(loss: Loss, *, noise: float = 1.2, steps: int = 8, rate: float = 0.02, n: int = 32):
+    torch.manual_seed(0)
+    encoder = torch.nn.Linear(64, 32)
+    optimizer = torch.optim.SGD(encoder.parameters(), lr=rate)
+    doctor = isotrope.Doctor(every=1, say=None)
+    for _ in range(steps):
+        x = torch.randn(n, 64)
+        value = loss(encoder(x), encoder(x + noise * torch.randn(n, 64)))
+        doctor.observe(value)
+        optimizer.zero_grad()
+        value.backward()
+        optimizer.step()
+    return doctor
+
+
+@pytest.mark.parametrize("loss", [bounded, constant, lopsided])
+def test_a_force_without_the_temperature_of_the_weights_has_no_known_unit(loss: Loss) -> None:
+    """Times the temperature, GD would be at most 0.05, and many anchors would look done."""
+    doctor = watched(loss)
+    for row in doctor.rows:
+        assert row["temperature"] == pytest.approx(TAU, rel=1e-3)
+        assert row["dissipation"] is row["dead"] is None
+        assert row["hardest_share"] is not None
+    diagnosis = doctor.diagnose(batch_size=32)
+    assert diagnosis.verdict[0] == "healthy"
+    assert any("unknown factor" in note for note in diagnosis.notes)
+
+
+@pytest.mark.parametrize("margin", [0.0, 0.2, 0.4])
+def test_a_margin_of_the_positive_leaves_the_unit_known(margin: float) -> None:
+    doctor = watched(lambda a, b: infonce(a, b, margin))
+    assert all(row["dissipation"] is not None for row in doctor.rows)
+    x = torch.randn(32, 64, generator=torch.Generator().manual_seed(1))
+    anchors, positives = x.requires_grad_(), (x + 1.2 * torch.randn(32, 64)).detach()
+    scores = cosines(anchors, positives).detach()
+    expected = torch.sigmoid((hardest(scores) - scores.diagonal() + margin) / TAU)
+    doctor.observe(loss := infonce(anchors, positives, margin))
+    loss.backward()
+    assert doctor.rows[-1]["dissipation"] == pytest.approx(float(expected.mean()), rel=1e-3)
