@@ -84,3 +84,33 @@ def test_a_margin_of_the_positive_leaves_the_unit_known(margin: float) -> None:
     doctor.observe(loss := infonce(anchors, positives, margin))
     loss.backward()
     assert doctor.rows[-1]["dissipation"] == pytest.approx(float(expected.mean()), rel=1e-3)
+
+
+def symmetric(a: Tensor, b: Tensor) -> Tensor:
+    return (infonce(a, b) + infonce(b, a)) / 2
+
+
+def by_hand(a: Tensor, b: Tensor) -> Tensor:
+    scores = cosines(a, b) / TAU
+    return (scores.logsumexp(dim=1) - scores.diagonal()).mean()
+
+
+def flatter(a: Tensor, b: Tensor) -> Tensor:
+    """A teacher with the same scores and a higher temperature: only the first is pushed."""
+    scores = cosines(a, b) / TAU
+    targets = (scores.detach() / 4).softmax(dim=1)
+    return (scores.logsumexp(dim=1) - (targets * scores).sum(dim=1)).mean()
+
+
+@pytest.mark.parametrize("noise", [0.3, 1.2])
+@pytest.mark.parametrize("loss", [infonce, symmetric, by_hand, bounded])
+def test_a_loss_with_the_opposite_sign_pushes_positives(loss: Loss, noise: float) -> None:
+    doctor = watched(lambda a, b: -loss(a, b), noise=noise)
+    assert {doctor.anatomy.kind, *(x["family"] for x in doctor.losses.values())} == {"reversed"}
+    assert doctor.diagnose(batch_size=32).verdict == ("pushed-positives",)
+    sound = watched(loss, noise=noise).diagnose(batch_size=32)
+    assert sound.verdict[0] in ("healthy", "nothing-left-to-learn")
+
+
+def test_a_flatter_teacher_is_no_loss_with_the_opposite_sign() -> None:
+    assert "pushed-positives" not in watched(flatter, noise=0.3).diagnose(batch_size=32).verdict

@@ -86,7 +86,7 @@ def test_every_verdict_says_what_decides(word: str) -> None:
 def test_cause_and_effect_and_what_was_broken_on_purpose() -> None:
     text = verdict_page("collapsed", ZOO, page("collapsed"))
     causes = text.split("which can cause `collapsed`, leaves it out: ")[1]
-    assert causes.startswith("[`no-negatives`](no-negatives.md), [`unrelated-positives`]")
+    assert causes.startswith("[`pushed-positives`](pushed-positives.md), [`no-negatives`]")
     assert "`--weight-decay 5e-4`" in text
     assert "(1e30" not in text
     assert "above 1e30" in verdict_page("diverging", ZOO, page("diverging")), "two rules come to it"

@@ -26,7 +26,7 @@ _EXACT = 0.01  # share of the pushes' variation that a temperature may leave une
 _TEACHER = 0.5  # the same share; above it, the targets of a softmax are a teacher's scores
 _LEAST_FORCE = 1e-6  # GD below which a softmax has rounded the pull of an anchor
 
-Kind = Literal["softmax", "pairs", "targets", "scores", "nothing", "other"]
+Kind = Literal["softmax", "reversed", "pairs", "targets", "scores", "nothing", "other"]
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,10 @@ class SeenBatch:
     """The measurements of the compared pairs of a batch.
 
     Attributes:
-        kind: Kind of the loss. ``softmax``: a softmax of similarities; ``pairs``: a loss of single
-            pairs; ``targets``: rows are only pulled, towards constants; ``scores``: a loss that
-            imitates a teacher's scores; ``nothing``: no gradient; ``other``: any other loss.
+        kind: Kind of the loss. ``softmax``: a softmax of similarities; ``reversed``: a softmax with
+            the opposite sign; ``pairs``: a loss of single pairs; ``targets``: rows are only pulled,
+            towards constants; ``scores``: a loss that imitates a teacher's scores; ``nothing``: no
+            gradient; ``other``: any other loss.
         numbers: A dict from columns of metrics.csv to measurements.
         evidence: Sums over pairs, from which the temperature of a softmax is computed.
         factor: Gradient of a softmax loss, divided by the gradient of InfoNCE; None if it is
@@ -147,7 +148,7 @@ def measure_compared(
     kind = _kind_of_batch(tables, table, forces, own, sums, of_softmax)
     numbers = _geometry(tables) | _gradient_on_anchors(table, forces)
     seen = SeenBatch(kind, numbers, evidence)
-    if kind == "scores":
+    if kind in ("scores", "reversed"):
         return seen
     if kind in ("pairs", "targets"):
         of_pairs = seen_labels.measure_single_pairs(table, forces.pull, forces.push, pool)
@@ -177,6 +178,8 @@ def _kind_of_batch(
     # scores: the softmax itself shows the soft targets of a teacher or mixture
     if any(t.has_soft_targets for t in tables):
         return "scores"
+    if _is_reversed(table):
+        return "reversed"
     # pairs, or targets if the candidates are constants: anchors are only pulled
     if is_live and not bool(forces.push.any()):
         return "pairs" if table.is_two_sided else "targets"
@@ -201,6 +204,15 @@ def _kind_of_batch(
         return "softmax"
     # nothing: all negatives are beyond a margin, or the loss is rounded to 0
     return "other" if is_live else "nothing"
+
+
+def _is_reversed(table: Compared) -> bool:
+    """Whether anchors push at most one candidate, and pull the others as a softmax pushes them."""
+    pulled = SoftmaxEvidence.of(replace(table, gradient=-table.gradient)).temperature
+    most = int((table.mask & (table.gradient > 0)).sum(dim=1).max())
+    # towards a teacher of another temperature, the candidates below the first are pulled, too
+    same = pulled and abs(pulled * (table.scale or 1 / pulled) - 1) < 2 * _EQUAL
+    return most == 1 and bool(same)
 
 
 def _has_no_negatives(tables: list[Compared], table: Compared) -> bool:

@@ -17,6 +17,7 @@ from isotrope.diagnostics.verdicts import VERDICTS
 _KINDS = {
     "known": "an objective of isotrope",
     "softmax": "a softmax over the batch",
+    "reversed": "a softmax over the batch with the opposite sign",
     "other": "a loss that pulls and pushes pairs of the batch, but not by a softmax",
     "pairs": "a loss of pairs, without in-batch negatives",
     "targets": "not examined, because it pulls embeddings to constant targets",

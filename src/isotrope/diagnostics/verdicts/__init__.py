@@ -16,6 +16,7 @@ VERDICTS: dict[str, Verdict] = {
     verdict.slug: verdict
     for verdict in (
         HEALTHY,
+        forces.PUSHED_POSITIVES,
         *vars(positives).values(),
         forces.TEMPERATURE_TOO_LOW,
         *vars(collapse).values(),

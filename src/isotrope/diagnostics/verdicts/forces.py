@@ -21,7 +21,7 @@ from isotrope.diagnostics.readings import (
     separation,
 )
 from isotrope.diagnostics.verdict import Change, Found, Threshold, Verdict, compared, crosses
-from isotrope.diagnostics.verdicts.sources import NEWER, OURS, ZOO
+from isotrope.diagnostics.verdicts.sources import EFFECTS, NEWER, OURS, ZOO
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.registry import names
 
@@ -32,6 +32,27 @@ _USUAL_MARGIN = 0.3
 _OF_KEYS = 0.7  # share of its temperature that a loss of keys without a gradient counts with
 _ANGLES = "positive_mean", "negative_mean", "positive_std", "negative_std"
 _LEARNT = 1.0  # lead of positives, in standard deviations
+
+
+PUSHED_POSITIVES = Verdict(
+    "pushed-positives",
+    "the loss pushes positives away and pulls negatives closer",
+    "Each anchor is pushed away from one candidate, its positive, and pulled to all others, most "
+    "to the nearest. This is the gradient of a contrastive loss with the opposite sign.",
+    (
+        Threshold(
+            "reversed",
+            "losses with the opposite sign",
+            "for a training outside isotrope: number of losses that push one candidate of an "
+            "anchor, and pull all others with the weights of a softmax",
+            "by definition: one such loss is a fault",
+            above=0,
+            measure=lambda case: sum(loss.get("family") == "reversed" for loss in case.losses),
+        ),
+    ),
+    Change("the loss with the opposite sign, since an optimizer minimises it"),
+    explains=("diverging", "collapsed", *EFFECTS),
+)
 
 
 def _even_push(case: RunEvidence) -> Evidence | None:
