@@ -1,7 +1,6 @@
 """The doctor's rules, each on a case that has what it is about and on one that has not quite."""
 
 import json
-import math
 import random
 import re
 from dataclasses import asdict, replace
@@ -1104,32 +1103,32 @@ def test_rows_of_uneven_length_are_no_cosines(radial: float, cosines: bool) -> N
 
 
 @pytest.mark.parametrize(
-    ("radial", "factor", "hardest", "healthy"),
+    ("radial", "over", "hardest", "healthy"),
     [
-        (0.2, 1.0, 0.9, False),
-        (0.2, 16.0, 0.9, True),
+        (0.2, 8.0, 0.9, False),
+        (0.2, 8.0, 0.2, False),  # several negatives share the push
         (0.2, None, 0.9, True),
-        (0.0, 1.0, 0.9, True),
-        (0.2, 1.0, 0.2, True),  # another term of the loss, without embeddings, is large
+        (0.0, 8.0, 0.9, True),
+        (0.2, 0.5, 0.9, True),  # the mean of a sum over 16 rows, or another term is large
     ],
 )
 def test_a_loss_far_above_guessing_is_not_healthy(
-    radial: float, factor: float | None, hardest: float, healthy: bool
+    radial: float, over: float | None, hardest: float, healthy: bool
 ) -> None:
-    """Products of rows that should have been normalised; a sum over 16 rows is no fault."""
+    """Products of rows that should have been normalised."""
     row = {**SOUND, "temperature": 0.05, "radial": radial, "negatives": 15.0}
     row["hardest_share"] = hardest
     rows = [{**row, "step": step, "loss": 40.0 - step} for step in range(18)]
-    losses = ({"name": "the loss", "family": "softmax", "factor": factor},)
+    losses = ({"name": "the loss", "family": "softmax", "factor": 1.0, "over_guess": over},)
     loop = {"trainer": "loop", "moved": True}
     found = diagnose(RunEvidence(rows=rows, losses=losses, settings=loop))
     assert found.verdict == (HEALTHY if healthy else "not-examined",)
     if not healthy:
         (finding,) = found.findings
         assert "normalize" in finding.change
-        over = finding.evidence[0]  # at the end, the loss is 25.5, the median of its last six rows
-        assert over.number == pytest.approx(25.5 / math.log(16))
-        assert over.unit == "times the loss of guessing"
+        number = finding.evidence[0]  # the median of the last six losses is 25.5, the last is 23
+        assert number.number == pytest.approx(8.0 * 25.5 / 23)
+        assert number.unit == "times the loss of guessing"
 
 
 @pytest.mark.parametrize(
@@ -1157,7 +1156,7 @@ def test_the_change_belongs_to_the_reason(misfit: float, deciding: str) -> None:
     """Several reasons can hold at once; each has its own change."""
     row = {**SOUND, "temperature": 0.05, "radial": 0.2, "negatives": 15.0, "loss": 40.0}
     row |= {"misfit": misfit, "hardest_share": 0.9}
-    losses = ({"name": "the loss", "family": "softmax", "factor": 1.0},)
+    losses = ({"name": "the loss", "family": "softmax", "factor": 1.0, "over_guess": 14.4},)
     for settings in ({"trainer": "loop", "moved": True}, {"trainer": "transformers"}):
         rows = [{**row, "step": step} for step in range(18)]
         (finding,) = diagnose(RunEvidence(rows=rows, losses=losses, settings=settings)).findings

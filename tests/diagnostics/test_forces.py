@@ -114,3 +114,28 @@ def test_a_loss_with_the_opposite_sign_pushes_positives(loss: Loss, noise: float
 
 def test_a_flatter_teacher_is_no_loss_with_the_opposite_sign() -> None:
     assert "pushed-positives" not in watched(flatter, noise=0.3).diagnose(batch_size=32).verdict
+
+
+def of_sums(a: Tensor, b: Tensor, *, unit: bool = False, penalty: float = 0.0) -> Tensor:
+    """Sums over tokens, of which every other text has twice as many."""
+    lengths = 1.0 + torch.arange(len(a))[:, None] % 2
+    a, b = (lengths * (0.1 * x + 0.5) for x in (a, b))
+    scores = cosines(a, b) / TAU if unit else a @ b.T
+    return F.cross_entropy(scores, torch.arange(len(a))) + penalty
+
+
+@pytest.mark.parametrize("penalty", [0.0, 1000.0])
+def test_a_loss_above_that_of_guessing_is_not_healthy(penalty: float) -> None:
+    """Several long texts share the push on a short one, whose positive is far behind them."""
+    doctor = watched(lambda a, b: of_sums(a, b, penalty=penalty), rate=1e-5)
+    assert all((row["hardest_share"] or 1) < 0.5 for row in doctor.rows)
+    (finding,) = doctor.diagnose(batch_size=32).findings
+    assert (finding.verdict, finding.evidence[0].name) == ("not-examined", "over_guess")
+    assert "normalize" in finding.change
+    assert watched(lambda a, b: of_sums(a, b, unit=True)).diagnose(batch_size=32).healthy
+
+
+def test_a_large_term_beside_the_pairs_is_no_loss_above_that_of_guessing() -> None:
+    doctor = watched(lambda a, b: F.cross_entropy(a @ b.T, torch.arange(len(a))) + 1000.0)
+    assert doctor.rows[-1]["radial"] > 0.05
+    assert doctor.diagnose(batch_size=32).healthy

@@ -84,6 +84,7 @@ class Anatomy:
         factor: Gradient of the last batch's loss, divided by the gradient of InfoNCE. GD does not
             include this factor. If the factor is unknown, ``factor``, GD and the share of dead
             anchors are None, because GD may then contain the factor 1/temperature.
+        over_guess: InfoNCE of the last batch's pairs (see :class:`~.seen.SeenBatch`).
     """
 
     def __init__(self, *, every: int = 10, temperature: float | None = None) -> None:
@@ -103,6 +104,7 @@ class Anatomy:
         self.kind, self.reason = "unseen", ""
         self.calls = 0
         self.factor: float | None = 1.0
+        self.over_guess = 0.0
         self._parts: dict[int, Anatomy] = {}
         self._looked: int | None = None
         self._passed, self._newest = 0, -1  # steps of earlier passes; number of the newest step
@@ -169,7 +171,7 @@ class Anatomy:
         seen = measure_compared(
             tables, self._pool, earlier=self._evidence, temperature=self.temperature, factor=factor
         )
-        self.kind, self.factor = seen.kind, seen.factor
+        self.kind, self.factor, self.over_guess = seen.kind, seen.factor, seen.over_guess
         self.reason = _TARGETS if seen.kind == "targets" else self.reason
         self.places = seen.places or self.places
         self._evidence = self._evidence * 0.9 + seen.evidence

@@ -1,5 +1,6 @@
 """Measures a batch from its objective, or from the gradient of each pair that its loss compared."""
 
+import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -42,6 +43,7 @@ class SeenBatch:
         evidence: Sums over pairs, from which the temperature of a softmax is computed.
         factor: Gradient of a softmax loss, divided by the gradient of InfoNCE; None if it is
             unknown, and 1 for other losses.
+        over_guess: InfoNCE of the pairs of a softmax, divided by that of guessing; 0 if unknown.
         places: Pairs (row of an anchor in the batch, row of its false negative).
     """
 
@@ -49,6 +51,7 @@ class SeenBatch:
     numbers: dict[str, float | None]
     evidence: SoftmaxEvidence
     factor: float | None = 1.0
+    over_guess: float = 0.0
     places: tuple[tuple[int, int], ...] = ()
 
 
@@ -256,7 +259,10 @@ def _measure_batch(
     places: tuple[tuple[int, int], ...] = ()
     if numbers.get("false_negatives") and table.rows == len(table.anchors):  # not of a sample
         places = observe.places_of_false_negatives(pairs, len(tables[0].anchors), table.pushed)
-    return replace(seen, numbers=numbers, factor=factor, places=places)
+    over = 0.0
+    if is_softmax and (count := numbers["negatives"]):
+        over = float(F.softplus(-_leads(pairs, unit)).mean()) / math.log1p(count)
+    return replace(seen, numbers=numbers, factor=factor, over_guess=over, places=places)
 
 
 def _components(
@@ -417,10 +423,7 @@ def _of_infonce(pairs: _ComparedPairs, measured: Tensor, tau: float) -> tuple[Te
     # temperature of the weights need not be in the size of the gradient. If GD fits neither InfoNCE
     # nor a softmax whose positive lacks a margin (or is left out, as in DCL), the factor is None,
     # and GD is relative.
-    table = pairs.table
-    scores = exact(table.scores) / tau
-    other = scores.masked_fill(~pairs.negative(), -torch.inf).logsumexp(dim=1)
-    lead = scores.gather(1, pairs.positive_places[:, None])[:, 0] - other
+    table, lead = pairs.table, _leads(pairs, tau)
     expected, shown = torch.sigmoid(-lead), exact(measured)
     multiple = float((shown * expected).sum() / expected.square().sum().clamp_min(1e-300))
     # the exponent is a rounded cosine divided by tau
@@ -433,6 +436,13 @@ def _of_infonce(pairs: _ComparedPairs, measured: Tensor, tau: float) -> tuple[Te
     if with_margin < _ROUGHLY or (is_one and misfit < _ROUGHLY):
         return measured, 1.0
     return measured / measured.max().clamp_min(1e-30), None
+
+
+def _leads(pairs: _ComparedPairs, tau: float) -> Tensor:
+    """Return how far the positive leads the log-sum-exp of the negatives, n; InfoNCE's exponent."""
+    scores = exact(pairs.table.scores) / tau
+    other = scores.masked_fill(~pairs.negative(), -torch.inf).logsumexp(dim=1)
+    return scores.gather(1, pairs.positive_places[:, None])[:, 0] - other
 
 
 def _distance(x: Tensor, y: Tensor) -> float:

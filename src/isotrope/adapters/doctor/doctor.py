@@ -271,7 +271,8 @@ class Doctor:
             entry["family"] = kind
             entry |= {column: row[column] for column in ("temperature", "misfit", "negatives")}
             entry["reason"] = anatomy.reason or None
-            entry |= {"false_negatives": anatomy.places, "factor": anatomy.factor}
+            entry |= {"factor": anatomy.factor, "over_guess": anatomy.over_guess}
+            entry["false_negatives"] = anatomy.places
             if kind == "known" and anatomy.objective is not None:
                 entry["family"] = anatomy.objective.name
         if first:

@@ -34,24 +34,23 @@ _OF_A_TERM = (
 _NEAR = 0.97  # from this share of the loss of guessing on, a loss is near it; chosen, not tuned
 
 
-def _factor(case: RunEvidence) -> float:
-    """Return the factor of the first softmax loss; 0 without such a loss."""
+def _softmax(case: RunEvidence, name: str) -> float:
+    """Return a number of the first softmax loss; 0 without such a loss."""
     softmax = (loss for loss in case.losses if loss.get("family") == "softmax")
-    return next((float(loss.get("factor") or 0.0) for loss in softmax), 0.0)
+    return next((float(loss.get(name) or 0.0) for loss in softmax), 0.0)
 
 
-def _softmax_over_guess(case: RunEvidence) -> float:
-    """Return the loss of a softmax divided by that of guessing; 0 if unknown, and for cosines."""
-    factor = _factor(case)
-    is_sharp = (case.end("hardest_share") or 0.0) > 0.5  # else another term may be that large
-    if not factor or not is_sharp or compares_cosines(case):
-        return 0.0
-    return (case.end("loss") or 0.0) / (factor * guess(case))
+def _over_guess(case: RunEvidence) -> float:
+    """Return InfoNCE of the pairs divided by that of guessing; 0 if unknown, and for cosines."""
+    last = 0.0 if compares_cosines(case) else _softmax(case, "over_guess")
+    # of the loss, which may have other terms, only the change from batch to batch counts
+    losses = case.series("loss") or [0.0]
+    return last * (case.end("loss") or 0.0) / (losses[-1] or 1.0)
 
 
 def _as_guessing(case: RunEvidence) -> bool:
     """Return whether a softmax ends like guessing, with positives hardly nearer than negatives."""
-    factor = _factor(case)
+    factor = _softmax(case, "factor")
     gaps = [gap for row in case.rows if (gap := separation(row)) is not None]
     if not factor or not gaps or (case.end("loss") or 0.0) < _NEAR * factor * guess(case):
         return False
@@ -97,8 +96,8 @@ def _not_examined(case: RunEvidence) -> Found | None:
     if (share := case.end("misfit")) is not None and crosses("left_out", share):
         detail = "Some terms of the loss act on the embeddings, but compare no pairs. "
         return Found((compared("left_out", share),), detail + _JUDGED_BY)
-    if crosses("over_guess", over := _softmax_over_guess(case)):
-        detail = "The loss is far above that of guessing: perhaps embeddings are not normalised."
+    if crosses("over_guess", over := _over_guess(case)):
+        detail = "The loss is above that of guessing: perhaps embeddings are not normalised."
         warmer = case.words.of_temperature(4 * (tau or 1.0), tau or 1.0)
         change = f"embeddings of length 1 (torch.nn.functional.normalize, dim=1), or {warmer}"
         return Found((compared("over_guess", over),), detail, change)
@@ -156,10 +155,10 @@ NOT_EXAMINED = Verdict(
         Threshold(
             "over_guess",
             "loss at the end",
-            "for a softmax of products that are not cosines: loss at the end, divided by the loss "
-            "of guessing; only if the hardest negative has over half of the push",
+            "for a softmax of products that are not cosines: InfoNCE of the compared pairs at the "
+            "end, without other terms of the loss, divided by the loss of guessing",
             "we chose the limit; a loss of cosines is limited by its temperature",
-            above=3.0,
+            above=1.5,
             unit="times the loss of guessing",
         ),
     ),
