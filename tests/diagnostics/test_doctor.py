@@ -497,8 +497,23 @@ def test_steps_of_a_loss_of_pairs_do_not_count_as_negatives_of_another_loss() ->
     rows = [{**(pairs if step % 2 else softmax), "step": step} for step in range(12)]
     found = diagnose(RunEvidence(rows=rows))
     assert found.verdict == (HEALTHY,)
-    times = {number.name: number.number for number in found.numbers}["hardest_times_uniform"]
-    assert 2.7 < times < 2.9  # 31 * 0.08, brought to 62 negatives
+    times = {number.name: number for number in found.numbers}["hardest_times_uniform"]
+    assert times.number == pytest.approx(31 * 0.08)
+    assert times.threshold == 1.43  # the limit for 62 negatives is 1.5
+
+
+@pytest.mark.parametrize("count", [2, 15, 31, 62, 200])
+def test_the_push_on_the_hardest_negative_is_at_most_all_of_it(count: int) -> None:
+    """The limit, not the number, is converted from 62 negatives to fewer."""
+    even = {"hardest_times_uniform", "hardest_at_high_temperature"}
+    for share in (1.0, 1.05 / count):
+        rows = case(negatives=float(count), hardest_share=share).rows
+        found = diagnose(RunEvidence(rows=rows))
+        numbers = [*found.numbers, *(n for f in found.findings for n in f.evidence)]
+        (number,) = (n for n in numbers if n.name in even)
+        assert number.number == pytest.approx(count * share)
+        assert (number.threshold == 1.5) == (count >= 62)
+        assert (number.number < (number.threshold or 0)) == (not found.healthy)
 
 
 def test_a_training_whose_rate_is_0_is_not_healthy() -> None:

@@ -117,7 +117,18 @@ def hardest_over_even(case: RunEvidence) -> float | None:
     share, count = case.end("hardest_share"), negative_count(case)
     if share is None or count is None or count < 2 or share <= 0:
         return None
-    return float((share * count) ** max(1.0, _largest(_USUAL) / _largest(count)))
+    return float((share * count) ** _power(count))
+
+
+def as_measured(case: RunEvidence, even: Evidence) -> Evidence:
+    """Return the result of ``hardest_over_even``, and its limit, for k negatives instead of 62."""
+    root = 1 / _power(negative_count(case) or _USUAL)
+    limit = None if even.threshold is None else float(f"{even.threshold**root:.3g}")
+    return replace(even, number=even.number**root, threshold=limit)
+
+
+def _power(count: int) -> float:
+    return max(1.0, _largest(_USUAL) / _largest(count))
 
 
 def _largest(count: int) -> float:

@@ -6,6 +6,7 @@ from isotrope.diagnostics import proposals
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Evidence
 from isotrope.diagnostics.readings import (
+    as_measured,
     compares_cosines,
     cosines_per_score,
     default_margin,
@@ -74,7 +75,7 @@ def _even_push(case: RunEvidence) -> Evidence | None:
     keys = _OF_KEYS if case.settings.get("queue") or "decay" in options else 1.0
     usual_of_images = high and not crosses("temperature_of_images", keys * (each or 0))
     even = crosses(deciding, over_even) and not (usual_of_images and case.kind != "text")
-    return compared(deciding, over_even) if even else None
+    return as_measured(case, compared(deciding, over_even)) if even else None
 
 
 def _negatives_not_hard(case: RunEvidence) -> Found | None:
@@ -126,7 +127,7 @@ NEGATIVES_NOT_HARD = Verdict(
             "at the end: hardest negative's share of the push on its anchor, times the number of "
             "negatives. If all negatives push equally, the number is 1. The limit is for 62 "
             "negatives. With fewer negatives, even the hardest is less similar to the anchor, so "
-            "the number is converted to the value for 62 negatives",
+            "the limit is nearer to 1; a diagnosis shows it",
             "Li et al., 2024, figure 3 and section 3.2.2 (the hardest negative's share falls as "
             f"the temperature rises); {ZOO}",
             below=1.5,
