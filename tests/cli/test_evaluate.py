@@ -13,6 +13,7 @@ import yaml
 from isotrope.cli.evaluate import known_queries
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
+from isotrope.data.text import labelled
 from isotrope.encoders.sentence import SentenceEncoder
 
 from ..image_run import write_image_run, write_pictures
@@ -260,7 +261,26 @@ def test_retrieval_data_are_loaded_once_for_all_tables(run, models, files, monke
     asked = ["--retrieval", files["pairs"], "--queries", files["pairs"].with_name("queries.csv")]
     found = run("evaluate", "--compare", *models, *asked)
     assert found.code == 0, found.err
-    assert len(loaded) == len(models) + 1
+    assert len(loaded) == 1
+
+
+def test_labelled_data_are_read_once_and_each_model_has_its_own_scores(
+    run, models, files, monkeypatch
+) -> None:
+    loaded, load = [], labelled.load_labelled
+
+    def counted(*arguments):
+        loaded.append(arguments)
+        return load(*arguments)
+
+    monkeypatch.setattr(labelled, "load_labelled", counted)
+    asked = ["--labels", files["labels"], "--json", "--again"]
+    compared = json.loads(run("evaluate", "--compare", *models[:2], *asked).out)["columns"]
+    assert len(loaded) == 1
+    for i, model in enumerate(models[:2]):
+        alone = json.loads(run("evaluate", model, *asked).out)
+        for kind in ("knn", "linear"):
+            assert compared[f"{kind}_top1"]["models"][i]["value"] == alone[kind]["top1"]
 
 
 def test_what_smaller_vectors_cost(run, models, files, monkeypatch) -> None:
@@ -337,7 +357,7 @@ def test_bad_data_stop_before_a_model_is_looked_for(run, files) -> None:
 
 def test_a_number_that_is_none_is_no_json(run, models, sts, monkeypatch) -> None:
     result = Result("sts", "m", {}, {"average": float("nan")})
-    monkeypatch.setattr("isotrope.evaluation.evaluate", lambda *_, **__: result)
+    monkeypatch.setattr("isotrope.evaluation.dispatch.score_model", lambda *_, **__: result)
     with pytest.raises(ValueError, match="not JSON compliant"):
         run("evaluate", models[0], "--sts", sts, "--json")
 

@@ -18,7 +18,6 @@ from isotrope.encoders.names import existing, is_bm25, resolve
 from isotrope.evaluation.options import DATA, OF_LABELS, Evaluation
 
 if TYPE_CHECKING:
-    from isotrope.core.result import Result
     from isotrope.evaluation.embed import Encoder
 
 _KNOWN = 1_000_000  # records of a run's data that are compared with the queries
@@ -128,18 +127,22 @@ def evaluate(settings: EvaluateSettings) -> int:
     card = _find_card(models, settings) if settings.card else None
     for file in filter(None, (settings.csv, settings.queries)):  # before anything is scored
         check_outputs(file.parent, [file.name], [*settings.data.values()])
-    from isotrope.data.text.retrieval_sets import load_retrieval
     from isotrope.evaluation.compare import compare, named_apart
+    from isotrope.evaluation.dispatch import score_model, text_tasks
     from isotrope.evaluation.retrieval import query_changes
     from isotrope.evaluation.tables import comparison, csv_rows, query_rows
 
-    if settings.dimensions or settings.precision:
-        results = _score_smaller(models, settings)
-    else:
-        results = _score_each(models, settings)
+    options = settings.model_dump(include={*Evaluation.model_fields})
+    if not settings.knn and not settings.linear:
+        options |= {"knn": True, "linear": True}
+    chosen = Evaluation.read(options)
+    tasks = text_tasks(chosen, progress=True)
+    encoders = _encoders(models, settings)
+    results = [score_model(encoder, chosen, tasks, progress=True) for encoder in encoders]
     searched = None
     if settings.retrieval is not None:
-        searched = load_retrieval(settings.retrieval, settings.columns, corpus=settings.corpus)
+        searched = next(task.searched for task in tasks() if task.kind == "retrieval")
+        assert searched is not None
         for model in models:
             _warn_if_known(model, searched.queries)
         _warn_of_copies(searched.corpus, searched.relevant)
@@ -214,8 +217,16 @@ def _find_card(models: Sequence[str], settings: EvaluateSettings) -> _Card:
     return card
 
 
-def _score_smaller(models: Sequence[str], settings: EvaluateSettings) -> "list[Result]":
-    """Score one model's full vectors, and shorter and less precise ones."""
+def _encoders(models: Sequence[str], settings: EvaluateSettings) -> "Sequence[str | Encoder]":
+    """Return the models to score; or one model's full vectors, and shorter and less precise ones.
+
+    A wrong name is an error before any model is scored.
+    """
+    if not settings.dimensions and not settings.precision:
+        for model in models[1:] and models:
+            if not is_bm25(model):
+                resolve(model)
+        return models
     from isotrope.encoders.loading import load
     from isotrope.evaluation.embed import stored
     from isotrope.evaluation.image_tasks import takes_images
@@ -225,25 +236,7 @@ def _score_smaller(models: Sequence[str], settings: EvaluateSettings) -> "list[R
         raise SettingError("takes one text encoder, without `--truncate-dim`", setting=flag)
     encoder = load(models[0], pooling=settings.pooling, device=settings.device)
     sizes = settings.dimensions, settings.precision
-    smaller = stored(encoder, *sizes, batch_size=settings.batch_size)
-    return [_score(each, settings) for each in smaller]
-
-
-def _score_each(models: Sequence[str], settings: EvaluateSettings) -> "list[Result]":
-    if len(models) > 1:  # a wrong name is an error before any model is scored
-        for model in models:
-            if not is_bm25(model):
-                resolve(model)
-    return [_score(model, settings) for model in models]
-
-
-def _score(model: "str | Encoder", settings: EvaluateSettings) -> "Result":
-    from isotrope.evaluation import evaluate as evaluate_model
-
-    options = settings.model_dump(include={*Evaluation.model_fields})
-    if not settings.knn and not settings.linear:
-        options |= {"knn": True, "linear": True}
-    return evaluate_model(model, progress=True, **options)
+    return stored(encoder, *sizes, batch_size=settings.batch_size)
 
 
 def _warn_if_known(model: str, queries: Sequence[str]) -> None:

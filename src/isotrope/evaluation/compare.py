@@ -22,8 +22,9 @@ import numpy as np
 
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result, provenance
-from isotrope.evaluation.dispatch import evaluate
+from isotrope.evaluation.dispatch import score_model, text_tasks
 from isotrope.evaluation.embed import Encoder
+from isotrope.evaluation.options import Evaluation
 from isotrope.evaluation.tables import AVERAGES, Scores, in_percent
 from isotrope.measures import bootstrap
 
@@ -66,7 +67,9 @@ def compare(models: Sequence[str | os.PathLike[str] | Encoder | Result], **optio
     if not results:
         if len(models) < 2:
             raise InputError(f"give at least two models to compare; found {len(models)}")
-        results = [evaluate(m, **options) for m in models if not isinstance(m, Result)]
+        settings = Evaluation.read(options)
+        tasks = text_tasks(settings)
+        results = [score_model(m, settings, tasks) for m in models if not isinstance(m, Result)]
     return compare_results(results)
 
 

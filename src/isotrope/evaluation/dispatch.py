@@ -3,8 +3,9 @@
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -71,9 +72,28 @@ def evaluate(
     Raises:
         InputError: No data are given, or the model or the data cannot be used.
     """
-    model = Path(model) if isinstance(model, os.PathLike) else model
     settings = Evaluation.read(options)
-    tasks, encoder = _tasks_and_encoder(model, settings, progress=progress)
+    return score_model(model, settings, text_tasks(settings, progress=progress), progress=progress)
+
+
+vars(evaluate)["__signature__"] = Evaluation.signature(evaluate)
+
+
+def text_tasks(settings: Evaluation, *, progress: bool = False) -> Callable[[], list[Task]]:
+    """Return a function that returns the tasks on text; only its first call reads the data."""
+    return cache(partial(_text_tasks, settings, progress=progress))
+
+
+def score_model(
+    model: str | os.PathLike[str] | Encoder,
+    settings: Evaluation,
+    of_text: Callable[[], list[Task]],
+    *,
+    progress: bool = False,
+) -> Scores:
+    """Score one of several models; ``of_text`` is from :func:`text_tasks`, for all of them."""
+    model = Path(model) if isinstance(model, os.PathLike) else model
+    tasks, encoder = _tasks_and_encoder(model, settings, of_text)
     identity = fingerprint_of(encoder)
     store = None if identity is None else _open_store(model, settings.results)
     finished = {} if store is None or settings.again else _finished(store, tasks, identity)
@@ -98,19 +118,16 @@ def evaluate(
     return _joined(tasks, results, encoder_name(encoder), identity, list(finished))
 
 
-vars(evaluate)["__signature__"] = Evaluation.signature(evaluate)
-
-
 def _tasks_and_encoder(
-    model: _Model, settings: Evaluation, *, progress: bool
+    model: _Model, settings: Evaluation, of_text: Callable[[], list[Task]]
 ) -> tuple[list[Task], Encoder]:
     """Return what to score. Wrong settings and broken data are errors before a model is loaded."""
-    of_text = [name for name in settings.data if name not in OF_LABELS]
-    if takes_images(model, ask_hub=settings.labels is not None and not of_text):
+    has_text = bool(settings.data.keys() - OF_LABELS)
+    if takes_images(model, ask_hub=settings.labels is not None and not has_text):
         _check_pictures(model, settings)
         encoder = _loaded(model, settings)
         return _picture_tasks(model, encoder, settings), encoder
-    tasks = _text_tasks(settings, progress=progress)
+    tasks = of_text()
     encoder = _loaded(model, settings)
     if takes_images(encoder):
         _check_pictures(model, settings)

@@ -14,6 +14,7 @@ from isotrope.core.result import Result, provenance
 from isotrope.core.spelling import spell
 from isotrope.data.text import sts_sets, transfer_sets
 from isotrope.data.text.labelled import Features
+from isotrope.data.text.retrieval_sets import RetrievalSet
 from isotrope.evaluation.embed import Encoder, encoder_name
 
 PROTOCOLS = {"sts": 2, "transfer": 1, "retrieval": 3, "knn": 1, "linear": 1}
@@ -24,8 +25,6 @@ _AVERAGES = {
     "sts": ("average", "spearman", sts_sets.TASKS),
     "transfer": ("transfer_average", "accuracy", transfer_sets.TASKS),
 }
-
-_told: set[str] = set()  # lines on the data that this process has printed
 
 
 @dataclass(frozen=True)
@@ -38,6 +37,7 @@ class Task:
         data: Fingerprint of the task's data.
         score: Function that takes an encoder and returns a Result.
         settings: A dict of all settings that change the scores.
+        searched: The data of a retrieval task; None for the other kinds.
     """
 
     kind: str
@@ -45,6 +45,7 @@ class Task:
     data: str
     score: Callable[[Encoder], Result]
     settings: dict[str, Any] = field(default_factory=dict)
+    searched: RetrievalSet | None = None
 
     def key(self, model: str | None) -> dict[str, Any]:
         """Return a dict of all that determines the scores; ``model`` is the model's fingerprint."""
@@ -118,10 +119,7 @@ def retrieval_tasks(
         counted = f"{path}: {counts}{' (equal texts count once)' if data.how else ''}"
         if data.how and corpus is None:
             counted += spell("; only these are ranked: add other texts with `--corpus FILE`")
-        for line in (*data.how, counted):
-            if line not in _told:  # several models are often scored on the same data
-                print(line, file=sys.stderr)
-                _told.add(line)
+        print(*data.how, counted, sep="\n", file=sys.stderr)
 
     # recall@k is 1 if there are only k documents
     ks = [k for k in (1, 10, 100) if k < len(data.corpus)] or [1]
@@ -130,7 +128,7 @@ def retrieval_tasks(
         return retrieval(encoder, data, ks=ks, batch_size=batch_size)
 
     own = {} if len(ks) == 3 else {"ks": ks}
-    return [Task("retrieval", "retrieval", fingerprint(data), score, own)]
+    return [Task("retrieval", "retrieval", fingerprint(data), score, own, data)]
 
 
 def labelled_tasks(
@@ -157,13 +155,15 @@ def classification_tasks(
     from isotrope.evaluation.linear_probe import linear_probe
     from isotrope.evaluation.nearest import knn as nearest_neighbours
 
-    encoded: list[tuple[Features, Features]] = []
+    encoded: list[tuple[Encoder, tuple[Features, Features]]] = []
 
     def task(kind: str, function: Callable[..., Result]) -> Task:
         def score(encoder: Encoder) -> Result:
-            if not encoded:
-                encoded.append(features(encoder))
-            result = function(*encoded[0], name=encoder_name(encoder))
+            if not encoded or encoded[0][0] is not encoder:
+                encoded[:] = [(encoder, features(encoder))]
+            result = function(*encoded[0][1], name=encoder_name(encoder))
+            if kind == "linear" or not linear:  # the last task: release the encoder
+                encoded.clear()
             result.details[kind].update(counts())
             return result
 
