@@ -18,6 +18,7 @@ from isotrope.evaluation.retrieval import (
     retrieval_evaluation,
 )
 from isotrope.evaluation.tables import query_rows
+from isotrope.evaluation.tasks import retrieval_tasks
 
 from .conftest import Table
 from .test_nearest import brute_force
@@ -280,3 +281,12 @@ class TestPrompts:
         monkeypatch.setattr(prompted.model, "default_prompt_name", "query")
         assert own_prompts(prompted.model) == ("", "")
         assert own_prompts(Table({})) == ("", "")
+
+
+def test_queries_without_a_relevant_document_are_counted(tmp_path, capsys):
+    (tmp_path / "corpus.tsv").write_text("d\ta document\n")
+    (tmp_path / "queries.tsv").write_text("q\ta query\np\tanother query\n")
+    (tmp_path / "qrels").mkdir()
+    (tmp_path / "qrels" / "test.tsv").write_text("q\td\t1\n")
+    retrieval_tasks(tmp_path, progress=True, batch_size=1)
+    assert "left out: 1 queries" in capsys.readouterr().err

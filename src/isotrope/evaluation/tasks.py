@@ -119,6 +119,8 @@ def retrieval_tasks(
         counted = f"{path}: {counts}{' (equal texts count once)' if data.how else ''}"
         if data.how and corpus is None:
             counted += spell("; only these are ranked: add other texts with `--corpus FILE`")
+        if data.left_out:
+            counted += f"; without a relevant document, so left out: {data.left_out:,} queries"
         print(*data.how, counted, sep="\n", file=sys.stderr)
 
     # recall@k is 1 if there are only k documents
