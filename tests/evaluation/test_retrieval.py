@@ -14,6 +14,7 @@ from isotrope.evaluation.embed import CachedEncoder, Truncated
 from isotrope.evaluation.retrieval import (
     BM25,
     own_prompts,
+    query_changes,
     retrieval,
     retrieval_evaluation,
 )
@@ -281,6 +282,15 @@ class TestPrompts:
         monkeypatch.setattr(prompted.model, "default_prompt_name", "query")
         assert own_prompts(prompted.model) == ("", "")
         assert own_prompts(Table({})) == ("", "")
+
+
+def test_a_query_that_fell_is_shown_with_its_best_answer():
+    vectors = {"c0": (1, 0), "c1": (0.8, 0.6), "c2": (0, 1), "q": (1.0, 0.1)}
+    data = RetrievalSet(["q"], ["c0", "c1", "c2"], [{2: 1.0, 0: 2.0}])
+    other = Table({**vectors, "q": (0.8, 0.6)})
+    (changes,) = query_changes([retrieval(Table(vectors), data), retrieval(other, data)], data)
+    (query,) = changes["most"]
+    assert (query["rank"], query["first"], query["answer"]) == ([1, 2], "c1", "c0")
 
 
 def test_queries_without_a_relevant_document_are_counted(tmp_path, capsys):

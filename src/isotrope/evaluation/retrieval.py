@@ -198,7 +198,7 @@ def query_changes(results: Sequence[Result], data: RetrievalSet) -> list[dict[st
                 "query": data.queries[i],
                 "rank": [int(each.items["rank"][i]) for each in (results[0], result)],
                 "first": data.corpus[result.items["first"][i]],
-                "answer": data.corpus[next(iter(data.relevant[i]))],
+                "answer": data.corpus[max(data.relevant[i], key=data.relevant[i].__getitem__)],
             }
             for i in (*risen, *fallen)
         ]
