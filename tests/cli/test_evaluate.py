@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import yaml
 
+import isotrope
 from isotrope.cli.evaluate import known_queries
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
@@ -158,17 +159,29 @@ def test_a_table_of_queries(run, models, files, tmp_path) -> None:
     assert run("evaluate", models[0], "--queries", table, "--sts", files["own"]).code == 2
 
 
-def test_near_copies_of_an_answer_that_no_query_lists_are_counted(run, models, tmp_path) -> None:
+def test_near_copies_of_an_answer_are_reported_wherever_scores_are(run, models, tmp_path) -> None:
     data, more = tmp_path / "pairs.tsv", tmp_path / "more.txt"
     answer, other = "open the app and freeze the card", "send the form back by ordinary mail"
     data.write_text(f"a lost card\t{answer}\na new name\t{other}\n")
     more.write_text(f"please {answer}\n")
     asked = ("evaluate", models[0], "--retrieval", data)
-    assert "2 of the 3 documents" in run(*asked, "--corpus", more).err
-    assert "near-copies" not in run(*asked).err
+    numbers = {"texts": 2, "copies": 1, "compared": 3, "left_out": 0}
+    line = "near-copy, which a query may count as wrong: 1 of 2, among 3 documents"
+    compared = ("evaluate", "--compare", *models[:2], *asked[2:], "--corpus", more)
+    for command in ((*asked, "--corpus", more), (*asked, "--corpus", more), compared):
+        assert line in run(*command).out  # of stored scores too
+    details = json.loads(run(*asked, "--corpus", more, "--json").out)
+    assert details["near_copies"] == numbers
+    result = isotrope.evaluate(models[0], retrieval=data, corpus=more)
+    assert result.details["near_copies"] == numbers
+    assert line in str(result)
+    assert "near-copy" not in run(*asked).out
+    with more.open("a") as handle:  # two copies that no query has as an answer
+        handle.write("some text that answers nothing at all\nsome text that answers nothing\n")
+    assert line.replace("3 documents", "5 documents") in run(*asked, "--corpus", more).out
     with data.open("a") as handle:
         handle.write(f"a lost card\tplease {answer}\n")
-    assert "near-copies" not in run(*asked, "--corpus", more).err
+    assert "near-copy" not in run(*asked, "--corpus", more).out
 
 
 def test_scores_in_the_model_card(run, models, files, tmp_path) -> None:

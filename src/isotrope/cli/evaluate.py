@@ -145,7 +145,6 @@ def evaluate(settings: EvaluateSettings) -> int:
         assert searched is not None
         for model in models:
             _warn_if_known(model, searched.queries)
-        _warn_of_copies(searched.corpus, searched.relevant)
     result = results[0]
     if len(results) > 1:
         result = compare(results)
@@ -245,26 +244,6 @@ def _warn_if_known(model: str, queries: Sequence[str]) -> None:
         print(
             f"{model}: {known:,} of the {len(queries):,} queries are in the data of this run, "
             "so the scores are higher than on new queries",
-            file=sys.stderr,
-        )
-
-
-def _warn_of_copies(texts: Sequence[str], relevant: Sequence[Mapping[int, float]]) -> None:
-    """Warn of near-copies, except those relevant to one query; at most ``COMPARED`` texts."""
-    import numpy as np
-
-    from isotrope.data.text.repeats import groups_of
-    from isotrope.diagnostics.probe import COMPARED, copied
-
-    if len(texts) > COMPARED:
-        return
-    links = np.array([[next(iter(row)), place] for row in relevant for place in row])
-    groups = groups_of(links, len(texts))
-    if count := round(len(texts) * copied(texts, groups=groups)):
-        print(
-            f"{count:,} of the {len(texts):,} documents are near-copies of another one, which a "
-            "query may count as wrong: write one text for its copies, or list all as right "
-            "answers. Ignore this if the numbers or few words that differ matter in your data",
             file=sys.stderr,
         )
 

@@ -4,11 +4,10 @@ The result has the numbers of a logged step (:func:`isotrope.diagnostics.observe
 measured without the projection head, which a run does not save. Four more numbers are added:
 
 - ``mean_cosine``: mean cosine of different inputs;
-- ``copies``: share of the texts that have a copy among the others (:func:`copied`);
+- ``copies``: share of the texts that have a near-copy (:mod:`isotrope.data.text.copies`);
 - ``count`` and ``dimension``: number of embeddings, and number of their dimensions.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -25,6 +24,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.progress import bar
 from isotrope.core.views import Views
 from isotrope.data.sources import read
+from isotrope.data.text.copies import near_copies
 from isotrope.data.text.repeats import group_mark, hash64, joined_groups, near_identical
 from isotrope.data.text.views import Former, ViewsName
 from isotrope.data.text.views import resolve as resolve_views
@@ -41,15 +41,9 @@ ROWS = 256
 """Number of embedded inputs; the standard error of a share is then about three percent."""
 
 _READ = 20_000  # records that the samples are drawn from
-COMPARED = 2_000  # texts among which copies are counted
 _PIECE = 64  # texts or pictures of one forward pass
 _SEED = 0
 
-OVERLAP = 0.8
-"""Overlap of the words of two texts (Jaccard) from which they count as copies."""
-
-_FEWEST = 4  # words; shorter texts share most of their words by chance
-_WORD = re.compile(r"[^\W\d_]+")
 _QUANTILES = (0.05, 0.5, 0.95)
 _DYNAMIC = ("arccon", "met")
 
@@ -61,7 +55,7 @@ class Texts:
     Attributes:
         records: At most ``ROWS`` tuples: (text,) or (anchor, positive).
         views: Source of the positives: ``dropout``, ``adjacent`` or ``pairs``.
-        copies: Share of texts that have a copy among the others (see :func:`copied`).
+        copies: Share of texts that have a near-copy: the larger one of anchors and positives.
         groups: Group of each record, int64 (n). Training does not push records of one group apart.
             None if all records are negatives of each other.
         read: Number of records from which ``records`` were drawn.
@@ -133,9 +127,8 @@ def texts_of(
         tuple(prompt + text for prompt, text in zip(prompts, record, strict=False))
         for record in _evenly(drawn, ROWS)
     ]
-    compared = zip(*_evenly(drawn, COMPARED), strict=True)  # all first texts, all second texts
-    groups = _groups(drawn, labels, COMPARED)
-    copies = max(copied(column, groups=groups) for column in compared)
+    groups = _groups(drawn, labels, len(drawn))
+    copies = max(near_copies(column, groups=groups).share for column in zip(*drawn, strict=True))
     return Texts(records, views, copies, _groups(drawn, labels, ROWS), len(drawn), name)
 
 
@@ -236,40 +229,6 @@ def measure_plain(embeddings: Tensor) -> dict[str, float | None]:
         "count": float(len(embeddings)),
         "dimension": float(embeddings.shape[1]),
     }
-
-
-def copied(texts: Sequence[str], *, groups: NDArray[np.int64] | None = None) -> float:
-    """Return the share of texts that have a copy among the others.
-
-    Two texts are copies if at least four fifths of their different words are in both texts. Words
-    have no digits: ``Version 1 of the manual`` and ``Version 2 of the manual`` are copies.
-
-    Args:
-        texts: The n texts to compare. Time and memory grow with n^2, so pass a sample.
-        groups: Group of each text, int64 (n). Texts of one group do not count as copies of each
-            other, because training does not push them apart.
-
-    Example:
-        >>> copied(["One and the same text, no 1", "one and the same text, no 2", "Another one"])
-        0.6666666666666666
-    """
-    from scipy.sparse import csr_matrix
-
-    words = [sorted(set(_WORD.findall(text.casefold()))) for text in texts]
-    sizes = np.array([len(row) for row in words])
-    column_of: dict[str, int] = {}  # of each word in a matrix of texts x words
-    columns = [column_of.setdefault(word, len(column_of)) for row in words for word in row]
-    starts = np.concatenate([[0], np.cumsum(sizes)])
-    ones, shape = np.ones(len(columns), np.float32), (len(texts), max(1, len(column_of)))
-    has_word = csr_matrix((ones, np.array(columns, np.int64), starts), shape)
-    shared = (has_word @ has_word.T).tocoo()  # the number of words that texts i and j share
-    i, j = shared.row, shared.col
-    union = sizes[i] + sizes[j] - shared.data
-    long_enough = np.minimum(sizes[i], sizes[j]) >= _FEWEST
-    alike = (i != j) & (shared.data >= OVERLAP * union) & long_enough
-    if groups is not None:
-        alike &= groups[i] != groups[j]
-    return len(np.unique(i[alike])) / len(texts)
 
 
 def model_geometry(views: Views) -> dict[str, Any]:

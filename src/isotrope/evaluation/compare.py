@@ -107,6 +107,7 @@ def compare_results(
             "comparisons": len(differences),
             "columns": columns,
             "data": results[0].details.get("data"),
+            "near_copies": results[0].details.get("near_copies"),
             "protocol": results[0].details.get("protocol"),
             "fingerprints": [result.details.get("model") for result in results],
             "same_weights": _same_weights(results),

@@ -4,7 +4,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, cast
@@ -236,6 +236,9 @@ def _joined(
         scores |= result.details.get("tasks", {})
     if scores:
         details["tasks"] = scores
+    for task in tasks:
+        if task.searched is not None:
+            details["near_copies"] = asdict(task.searched.near_copies)
     details["model"] = {"name": name, "fingerprint": identity}
     details["data"] = {task.name: task.data for task in tasks}
     details["protocol"] = {kind: PROTOCOLS[kind] for kind in by_kind}

@@ -8,6 +8,7 @@ import numpy as np
 from isotrope.core.legible import shortened
 from isotrope.core.result import Result
 from isotrope.core.table import TitledTable, table
+from isotrope.data.text.copies import NearCopies
 from isotrope.data.text.retrieval_sets import RetrievalSet
 from isotrope.measures.bootstrap import LEVEL, intervals, shown_p
 
@@ -40,6 +41,7 @@ def tables(result: Result) -> str:
         f"STS-B dev: {measures}" if sphere else "",
         _task_row(mode, tasks, "accuracy", details.get("transfer_average")),
         *(_metrics_of(kind, result) for kind in result.kind.split("+") if kind in details),
+        *_near_copies(details),
     ]
     return "\n\n".join(filter(None, parts))
 
@@ -102,6 +104,20 @@ def _remarks(details: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def _near_copies(details: Mapping[str, Any]) -> list[str]:
+    """Return a line on right answers with a near-copy, if the data have any."""
+    if not (record := details.get("near_copies")):
+        return []
+    number = NearCopies(**record)
+    line = (
+        f"right answers with a near-copy, which a query may count as wrong: {number.copies:,} of "
+        f"{number.texts:,}, among {number.compared:,} documents{number.limit}. Write one text for "
+        "its copies, or list all as right answers; ignore this if the numbers or few words that "
+        "differ matter in your data"
+    )
+    return [line] if number.copies or number.left_out else []
+
+
 def comparison(result: Result, *, queries: bool = True) -> str:
     """Return two tables as text: the models' scores, and the differences from the first model.
 
@@ -134,6 +150,7 @@ def comparison(result: Result, *, queries: bool = True) -> str:
         f"the scored items ({details['resamples']:,} resamples, seed {details['seed']})",
         f"p: corrected by Holm's method for {details['comparisons']} comparisons; noise: p above "
         f"{1 - details['level']:.2f}; variation between training seeds is not included",
+        *_near_copies(details),
     ]
     return "\n".join([*lines, *(_won_and_lost(details) if queries else ())])
 

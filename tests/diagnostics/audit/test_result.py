@@ -1,7 +1,7 @@
 """The audit as text, as JSON and as files, and what it refuses."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -82,10 +82,12 @@ def test_near_copies_are_counted_as_by_diagnose(tmp_path: Path) -> None:
     lines += [f"r {i}\tplease {line.split(chr(9))[1]}" for i, line in enumerate(lines[:6])]
     file = tmp_path / "faq.tsv"
     file.write_text("\n".join(lines) + "\n")
-    audit = replace(audited(InfoNCE()), rows=read_rows(file))
+    options = (InfoNCE(), AuditSettings())
+    audit = audit_rows(read_rows(file), embedded(26), *options, encoder="drawn", uncovered=UNKNOWN)
     share = read_texts([file]).copies
-    assert 0.2 < share < 1
+    assert 0.2 < share == audit.near_copies.share < 1
     assert any(f"{share:.2%}" in line and "--groups" in line for line in audit.advice())
+    assert json.loads(audit.to_json())["near_copies"] == asdict(audit.near_copies)
     assert not any("--groups`" in line and "%" in line for line in audited(InfoNCE()).advice())
 
 

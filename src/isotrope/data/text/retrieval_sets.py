@@ -12,8 +12,11 @@ file. This document is relevant for the query only if the qrels or a pair says s
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from isotrope.core.errors import InputError, place
 from isotrope.data.lines import fields, is_folder, quoted
@@ -21,6 +24,8 @@ from isotrope.data.rows import cell_score, cell_text
 from isotrope.data.schemas import HEADER, Reading
 from isotrope.data.sources import read
 from isotrope.data.table import open_table
+from isotrope.data.text.copies import NearCopies, near_copies
+from isotrope.data.text.repeats import groups_of
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,15 @@ class RetrievalSet:
     itself: dict[int, int] = field(default_factory=dict)
     ids: tuple[list[str], list[str]] = field(default=([], []), compare=False)
     how: tuple[str, ...] = field(default=(), compare=False)
+
+    @cached_property
+    def near_copies(self) -> NearCopies:
+        """Relevant documents with a near-copy that is not relevant to the same queries."""
+        links = np.array([[next(iter(row)), place] for row in self.relevant for place in row])
+        relevant = np.zeros(len(self.corpus), bool)
+        relevant[links] = True
+        groups = groups_of(links, len(self.corpus))
+        return near_copies(self.corpus, groups=groups, examined=relevant)
 
 
 class _TextsById(NamedTuple):

@@ -11,7 +11,8 @@ import torch
 from numpy.typing import NDArray
 
 from isotrope.core.errors import InputError
-from isotrope.data.text.repeats import groups_of
+from isotrope.data.text.copies import near_copies
+from isotrope.data.text.repeats import groups_of, joined_groups
 from isotrope.diagnostics.audit.alike import Alike, alike
 from isotrope.diagnostics.audit.neighbours import NEAREST, nearest
 from isotrope.diagnostics.audit.pairs import find_pairs, find_texts, repeated
@@ -156,6 +157,8 @@ def audit_rows(
     if settings.mine:
         marks, groups = rows.marks[:, :2], measured.groups
         mined = mine_negatives(measured.ledger, groups, marks, settings.mine, settings.hardness)
+    columns = zip(*(texts[:2] for texts in rows.texts), strict=True)
+    same = joined_groups(np.column_stack([rows.marks[:, :2], rows.grouped]))
     return TextAudit(
         encoder=encoder,
         objective=objective,
@@ -169,6 +172,7 @@ def audit_rows(
         found={**measured.found, **find_texts(rows, embedded)},
         rows=rows,
         limits=embedded.limits,
+        near_copies=max((near_copies(c, groups=same) for c in columns), key=lambda c: c.share),
         uncovered=uncovered,
         mined=mined,
     )

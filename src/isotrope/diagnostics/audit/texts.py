@@ -16,7 +16,7 @@ of fewer than 2 rows are not written.
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, ClassVar
@@ -26,10 +26,10 @@ from numpy.typing import NDArray
 
 from isotrope.core.legible import shortened
 from isotrope.core.table import TitledTable
+from isotrope.data.text.copies import NearCopies
 from isotrope.data.text.repeats import joined_groups
 from isotrope.diagnostics.audit.result import LISTED, Audit, of_listed
 from isotrope.diagnostics.audit.rows import PairedRows
-from isotrope.diagnostics.probe import COMPARED, texts_of
 from isotrope.diagnostics.verdicts.forces import FALSE_NEGATIVES
 from isotrope.paradigm import registry
 
@@ -59,6 +59,7 @@ class TextAudit(Audit):
     Attributes:
         limits: Two numbers of tokens: the length at which training cuts a text, and the largest
             length that the encoder can read.
+        near_copies: Number of anchors or of positives with a near-copy, whichever is larger.
         uncovered: The gain from whitening, as a dict with the fields of ``Uncovered``.
         mined: Mined hard negatives, int64 (m x 2): numbers of two rows, of the anchor, and of the
             row whose positive is the negative; None if none were requested.
@@ -66,6 +67,7 @@ class TextAudit(Audit):
 
     rows: PairedRows
     limits: tuple[int, int]
+    near_copies: NearCopies
     uncovered: Mapping[str, Any]
     mined: NDArray[np.int64] | None = None
 
@@ -133,6 +135,7 @@ class TextAudit(Audit):
             **super().to_dict(),
             "sentence_transformers": self.sentence_transformers,
             "advice": list(self.advice()),
+            "near_copies": asdict(self.near_copies),
             "empty": self.rows.empty,
             "uncovered": dict(self.uncovered),
             "mined": None if self.mined is None else len(self.mined),
@@ -199,14 +202,12 @@ class TextAudit(Audit):
                 "cleaned.jsonl, which has one row of each group."
             )
 
-        drawn, labels = [texts[:2] for texts in self.rows.texts], self.rows.grouped.astype(str)
-        sample = texts_of(drawn, views=self.rows.views, name=self.rows.name, labels=labels.tolist())
-        if FALSE_NEGATIVES.thresholds[0].crossed_by(sample.copies):  # as `isotrope diagnose` does
-            least = "at least " if len(drawn) > COMPARED else ""  # of a sample, few with both
+        if FALSE_NEGATIVES.thresholds[0].crossed_by(self.near_copies.share):
             yield (
                 "Write one text for all of its near-copies, or train with `--groups` and a column "
-                f"that has one value for all copies of a text: {least}{sample.copies:.2%} of the "
-                "texts have a near-copy. Ignore this if the few words that differ matter."
+                f"that has one value for all copies of a text: {self.near_copies.share:.2%} of the "
+                f"texts{self.near_copies.limit} have a near-copy. Ignore this if the few words "
+                "that differ matter."
             )
 
     def _shown(self, row: int) -> str:
