@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from isotrope.core.errors import InputError
+from isotrope.data.sources import read
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation import files
 from tests.refused import refused_setting
@@ -45,6 +46,15 @@ def test_rows_follow_the_file_whatever_the_blocks(
     assert matrix.shape == (n, d) == (18, 128)
     expected = SentenceEncoder.load(model, device="cpu").encode(TEXTS)
     np.testing.assert_allclose(matrix, expected, atol=1e-6)
+
+
+def test_a_line_of_a_text_file_is_a_text_as_in_training(model: Path, tmp_path: Path) -> None:
+    texts = ["1\tone text", "2\tanother text", "a text\twith a tab"]
+    file = tmp_path / "corpus.txt"
+    file.write_text("\n".join(texts) + "\n")
+    assert [record.texts for record in read([file])] == [(text,) for text in texts]
+    assert files.encode_file(model, file, tmp_path / "out.npy", device="cpu")[0] == 3
+    assert {hit.text for hit in files.search(model, file, "text", device="cpu")} == set(texts)
 
 
 def test_an_interrupted_encoding_continues_after_the_rows_that_are_there(

@@ -256,6 +256,7 @@ def known_queries(run: RunFolder, queries: Sequence[str]) -> int:
     """
     from isotrope.data.sources import dataset_files, read
     from isotrope.data.text.repeats import near_identical
+    from isotrope.training.settings import OF_SCORES
 
     settings = run.settings() if run.is_run and run.is_own else {}
     files = list(chain.from_iterable(dataset_files(settings.get("files") or []).values()))
@@ -263,8 +264,8 @@ def known_queries(run: RunFolder, queries: Sequence[str]) -> int:
         return 0
     try:
         columns, groups = settings.get("columns") or None, settings.get("groups")
-        scored = bool(settings.get("loss"))
-        reading = read(files, columns=columns, groups=groups, paired=False, scored=scored)
+        scores = {"scored": bool(settings.get("loss")), "tabs": settings.get("loss") in OF_SCORES}
+        reading = read(files, columns=columns, groups=groups, paired=False, **scores)
         known = {near_identical(record.texts[0]) for record in islice(reading, _KNOWN)}
     except InputError:  # the file has changed since the training; the scores are right all the same
         return 0

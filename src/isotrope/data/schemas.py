@@ -239,8 +239,7 @@ class Reading:
         paired: Whether labelled texts become pairs. If False, each labelled text is one record.
         scored: Whether scored pairs may be read. If False, they raise an error, because the texts
             of a pair with a low score do not belong together.
-        tabs: Whether tabs separate the columns of a .txt file; by default if ``scored`` is True. If
-            False, each line of the file is a single text.
+        tabs: Whether tabs separate columns in a .txt file. If False, each line is a single text.
         choose: Largest number of columns that an error message proposes for ``--columns``. With 0,
             it does not propose this flag.
         ids: Whether to read the column ``_id`` or ``id`` of a table that has one.
@@ -261,7 +260,7 @@ class Reading:
     paired: bool = True
     scored: bool = False
     choose: int = 2
-    tabs: bool | None = None
+    tabs: bool = False
     ids: bool = False
     rows: int = 0
     records: int = 0
@@ -309,8 +308,9 @@ class Reading:
         if isinstance(source, Table):
             return source
         wanted = [*self.columns, *([self.groups] if self.groups else [])]
-        tabs = self.scored if self.tabs is None else self.tabs
-        return open_table(source, wanted, header=HEADER, streaming=self.streaming, txt_columns=tabs)
+        return open_table(
+            source, wanted, header=HEADER, streaming=self.streaming, txt_columns=self.tabs
+        )
 
     def _form(self, table: Table) -> Form:
         """Return the form of a table; raise an error if it has scores that must not be read."""

@@ -214,7 +214,7 @@ def read(
     paired: bool = True,
     scored: bool = False,
     choose: int = 2,
-    tabs: bool | None = None,
+    tabs: bool = False,
 ) -> Reading:
     """Return a :class:`Reading` of ``data``. The other arguments are attributes of the Reading.
 

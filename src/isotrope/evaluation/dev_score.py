@@ -95,7 +95,7 @@ def _is_sts(path: Path) -> bool:
     """Return whether a file holds scored pairs."""
     if path.is_dir():
         return False
-    reading = read([path], scored=True, choose=0)
+    reading = read([path], scored=True, tabs=True, choose=0)
     next(iter(reading))
     return reading.kind == "scored pairs"
 

@@ -193,6 +193,16 @@ def test_more_documents(tmp_path: Path, name: str, text: str, columns: tuple[str
     assert [how.split(":")[0] for how in found.how] == ["read pairs.tsv", f"read {name}"]
 
 
+@pytest.mark.parametrize("columns", [[], ["frage", "antwort"]])
+def test_a_text_file_has_one_document_on_each_line(tmp_path: Path, columns: list[str]) -> None:
+    pairs, more = tmp_path / "pairs.tsv", tmp_path / "more.txt"
+    pairs.write_text("\t".join(columns) + "\nq\td\n")
+    more.write_text("antwort\tfrage\nd1\td2\n")
+    found = load_retrieval(pairs, columns, corpus=more)
+    assert found.corpus == ["d", "antwort\tfrage", "d1\td2"]
+    assert "name it .tsv" in found.how[1]
+
+
 def test_pairs_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\n")
     with pytest.raises(InputError, match="give pairs of a query and a document"):

@@ -99,7 +99,7 @@ def _part(folder: Path, name: str) -> Path:
 
 
 def _load(path: Path, classes: int = 2, columns: Sequence[str] = ()) -> LabelledText:
-    reading = read([path], columns=columns, paired=False, scored=True, choose=0)
+    reading = read([path], columns=columns, paired=False, scored=True, tabs=True, choose=0)
     rows = [(record.group, *record.texts) for record in reading]
     if reading.kind == "texts" and next(iter(reading.forms.values())).columns == ("1", "2"):
         return _load(path, classes, ("1", "2"))  # labels that all differ, which were read as ids

@@ -106,11 +106,7 @@ def load_retrieval(
 
 def _documents(path: Path, columns: Sequence[str]) -> tuple[list[str], Reading]:
     """Return the texts of a file (the columns of answers, or all but anchors), and its reading."""
-    own = [
-        name
-        for name in columns[1:]
-        if name in open_table(path, [name], header=HEADER, txt_columns=True).columns
-    ]
+    own = [name for name in columns[1:] if name in open_table(path, [name], header=HEADER).columns]
     reading = read([path], columns=own or None, paired=False, scored=True)
     records = [record.texts if own else record.texts[1:] or record.texts for record in reading]
     return [text for texts in records for text in texts], reading

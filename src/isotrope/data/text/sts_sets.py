@@ -215,7 +215,7 @@ def _load(
 
 def _rows(path: Path) -> Rows:
     """Yield the rows of a table of scored pairs."""
-    reading = read([path], scored=True, choose=0)
+    reading = read([path], scored=True, tabs=True, choose=0)
     for record in reading:
         if reading.kind != "scored pairs" or not record.scores:
             raise InputError(
