@@ -1,5 +1,6 @@
 """What the Doctor reads from pull and push of losses that resemble InfoNCE."""
 
+import copy
 from collections.abc import Callable
 
 import pytest
@@ -8,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import isotrope
+from isotrope.diagnostics.findings import Diagnosis
 
 TAU = 0.05
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -139,3 +141,35 @@ def test_a_large_term_beside_the_pairs_is_no_loss_above_that_of_guessing() -> No
     doctor = watched(lambda a, b: F.cross_entropy(a @ b.T, torch.arange(len(a))) + 1000.0)
     assert doctor.rows[-1]["radial"] > 0.05
     assert doctor.diagnose(batch_size=32).healthy
+
+
+def queued(*, same: bool = False, shuffled: bool = False, kind: str | None = None) -> Diagnosis:
+    """A momentum encoder whose keys wait in a queue."""
+    torch.manual_seed(0)
+    encoder = torch.nn.Linear(64, 32)
+    keys = copy.deepcopy(encoder).requires_grad_(False)
+    queue = F.normalize(torch.randn(256, 32), dim=1)
+    optimizer = torch.optim.SGD(encoder.parameters(), lr=0.3, momentum=0.9)
+    doctor = isotrope.Doctor(every=4, say=None)
+    for _ in range(48):
+        x = torch.randn(32, 64)
+        other = x.roll(1, dims=0) if shuffled else x
+        x, other = (v if same else v + 0.8 * torch.randn_like(v) for v in (x, other))
+        for slow, fast in zip(keys.parameters(), encoder.parameters(), strict=True):
+            slow.data.mul_(0.95).add_(fast.data, alpha=0.05)
+        a, b = (F.normalize(v, dim=1) for v in (encoder(x), keys(other)))
+        scores = torch.cat([(a * b).sum(dim=1, keepdim=True), a @ queue.T], dim=1) / 0.1
+        queue = torch.cat([queue[32:], b])
+        doctor.observe(loss := F.cross_entropy(scores, torch.zeros(32, dtype=torch.long)))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return doctor.diagnose(batch_size=32, kind=kind)
+
+
+@pytest.mark.parametrize("kind", [None, "images", "text"])
+def test_the_positives_of_a_queue_are_the_cause_of_what_they_do(kind: str | None) -> None:
+    """Shuffled ones are no high learning rate, and equal ones no weak pull."""
+    assert queued(kind=kind).verdict[0] == "healthy"
+    assert queued(kind=kind, shuffled=True).verdict[0] == "unrelated-positives"
+    assert queued(kind=kind, same=True).verdict == ("dead-views",)

@@ -26,7 +26,7 @@ from isotrope.diagnostics.verdict import Change, Found, Threshold, Verdict, comp
 from isotrope.diagnostics.verdicts.sources import DONE, EFFECTS, ZOO
 
 ANOTHER = "--encoder all-MiniLM-L6-v2 (or another encoder)"
-_LEAST_GAPS = 6
+_LEAST_GAPS, _LEAST_GAP = 6, 0.3  # a smaller gap of the first batch may be chance, and not lost
 _LITTLE = 0.05  # share of the loss of guessing; a ratio is not divided by a smaller loss
 
 
@@ -116,7 +116,7 @@ def _unlearnt(case: RunEvidence) -> float | None:
     # With labels: the separation of pairs with low and high labels. One batch is a small sample.
     known = [gap for row in case.rows if (gap := separation(row)) is not None]
     gaps = case.series("label_gap") or known
-    if len(gaps) < _LEAST_GAPS or not gaps[0] > 0:
+    if len(gaps) < _LEAST_GAPS or not gaps[0] > _LEAST_GAP:
         return None
     return statistics.median(gaps[-len(gaps) // 3 :]) / gaps[0]
 

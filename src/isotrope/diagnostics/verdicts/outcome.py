@@ -196,7 +196,11 @@ LOSING_PULL = Verdict(
     ),
     Change(
         "--objective.ratio 1.5",
-        lambda case: f"{case.words.contrastive}, whose pull equals its push",
+        lambda case: (
+            case.words.related  # in a softmax, the pull equals the push already
+            if any(loss.get("family") == "softmax" for loss in case.losses)
+            else f"{case.words.contrastive}, whose pull equals its push"
+        ),
     ),
     unless=(lambda case: crosses("positive_closer", _risen(case, "positive_mean")), _does_not_pull),
     shows=(_risen_angle, "ratio", "positive_mean", "negative_mean"),

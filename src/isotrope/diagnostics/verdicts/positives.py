@@ -90,8 +90,8 @@ NO_NEGATIVES = Verdict(
 
 
 def _largest_view_angle(case: RunEvidence) -> float | None:
-    if angles := case.series("positive_mean"):
-        return max(angles)
+    if angles := case.series("positive_mean"):  # a momentum encoder differs after the first step
+        return angles[0] if case.settings.get("queue") else max(angles)
     return None if case.objective is None else (case.probe or {}).get("positive_mean")
 
 
@@ -104,7 +104,8 @@ DEAD_VIEWS = Verdict(
         Threshold(
             "view_angle",
             "largest mean angle between the two views of a text",
-            "largest value, over all logged steps, of the mean angle between anchors and positives",
+            "largest value, over all logged steps, of the mean angle between anchors and "
+            "positives. If candidates get no gradient, as from a momentum encoder: the first value",
             f"without dropout, the angle is 0, except for rounding; {ZOO}",
             below=0.001,
             unit="rad",
@@ -119,8 +120,8 @@ DEAD_VIEWS = Verdict(
 
 
 def _unrelated_positives(case: RunEvidence) -> Found | None:
-    """Return the finding; None for images, because crops of one image do belong together."""
-    if case.kind == "images":
+    """Return the finding; None for our crops of one image, because they do belong together."""
+    if case.kind == "images" and not case.losses:
         return None
     inverted = _inverted(case)
     if inverted is not None:

@@ -104,9 +104,8 @@ def _not_examined(case: RunEvidence) -> Found | None:
     if _as_guessing(case):
         detail = "At the end, the loss is that of guessing, and positives are hardly nearer. "
         evidence = further_evidence(case, "loss", "positive_mean", "negative_mean")
-        return Found(
-            (*steps, *evidence), detail + _JUDGED_BY, "more steps, or a lower learning rate"
-        )
+        change = f"more steps, a lower learning rate, or {case.words.related}"
+        return Found((*steps, *evidence), detail + _JUDGED_BY, change)
     if crosses("pulled", case.end("pulled")) and not case.series("label_gap"):
         detail = "The loss pulls pairs together but pushes none apart, perhaps due to a margin. "
         return Found(steps, detail + _JUDGED_BY, _score_to_pass(case))
