@@ -1,6 +1,7 @@
 """The doctor's rules, each on a case that has what it is about and on one that has not quite."""
 
 import json
+import math
 import random
 import re
 from dataclasses import asdict, replace
@@ -1134,7 +1135,7 @@ def test_a_loss_far_above_guessing_is_not_healthy(
     row = {**SOUND, "temperature": 0.05, "radial": radial, "negatives": 15.0}
     row["hardest_share"] = hardest
     rows = [{**row, "step": step, "loss": 40.0 - step} for step in range(18)]
-    losses = ({"name": "the loss", "family": "softmax", "factor": 1.0, "over_guess": over},)
+    losses = ({"name": "the loss", "family": "softmax", "over_guess": over},)
     loop = {"trainer": "loop", "moved": True}
     found = diagnose(RunEvidence(rows=rows, losses=losses, settings=loop))
     assert found.verdict == (HEALTHY if healthy else "not-examined",)
@@ -1159,7 +1160,7 @@ def test_a_softmax_that_ends_like_guessing_is_not_healthy(
     rows = [{**row, "step": step, "loss": 6.0} for step in range(12)]
     end = {"loss": loss, "positive_mean": 1.0 - nearer}
     rows += [{**row, "step": step, **end} for step in range(12, 18)]
-    losses = ({"name": "the loss", "family": "softmax", "factor": 1.0},)
+    losses = ({"name": "the loss", "family": "softmax", "over_guess": loss / math.log(513)},)
     loop = {"trainer": "loop", "moved": True}
     found = diagnose(RunEvidence(rows=rows, losses=losses, settings=loop, kind="images"))
     assert found.verdict == (HEALTHY if healthy else "not-examined",)
@@ -1171,7 +1172,7 @@ def test_the_change_belongs_to_the_reason(misfit: float, deciding: str) -> None:
     """Several reasons can hold at once; each has its own change."""
     row = {**SOUND, "temperature": 0.05, "radial": 0.2, "negatives": 15.0, "loss": 40.0}
     row |= {"misfit": misfit, "hardest_share": 0.9}
-    losses = ({"name": "the loss", "family": "softmax", "factor": 1.0, "over_guess": 14.4},)
+    losses = ({"name": "the loss", "family": "softmax", "over_guess": 14.4},)
     for settings in ({"trainer": "loop", "moved": True}, {"trainer": "transformers"}):
         rows = [{**row, "step": step} for step in range(18)]
         (finding,) = diagnose(RunEvidence(rows=rows, losses=losses, settings=settings)).findings

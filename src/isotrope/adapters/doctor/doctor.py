@@ -271,8 +271,7 @@ class Doctor:
             entry["family"] = kind
             entry |= {column: row[column] for column in ("temperature", "misfit", "negatives")}
             entry["reason"] = anatomy.reason or None
-            entry |= {"factor": anatomy.factor, "over_guess": anatomy.over_guess}
-            entry["false_negatives"] = anatomy.places
+            entry |= {"false_negatives": anatomy.places, "over_guess": anatomy.over_guess}
             if kind == "known" and anatomy.objective is not None:
                 entry["family"] = anatomy.objective.name
         if first:

@@ -13,7 +13,6 @@ from isotrope.diagnostics.readings import (
     separation,
 )
 from isotrope.diagnostics.verdict import Change, Found, Threshold, Verdict, compared, crosses
-from isotrope.diagnostics.verdicts.collapse import guess
 from isotrope.diagnostics.verdicts.forces import temperature_of_images
 from isotrope.diagnostics.verdicts.outcome import nothing_learnt
 from isotrope.diagnostics.verdicts.positives import relation_unknown
@@ -34,15 +33,10 @@ _OF_A_TERM = (
 _NEAR = 0.97  # from this share of the loss of guessing on, a loss is near it; chosen, not tuned
 
 
-def _softmax(case: RunEvidence, name: str) -> float:
-    """Return a number of the first softmax loss; 0 without such a loss."""
-    softmax = (loss for loss in case.losses if loss.get("family") == "softmax")
-    return next((float(loss.get(name) or 0.0) for loss in softmax), 0.0)
-
-
 def _over_guess(case: RunEvidence) -> float:
-    """Return InfoNCE of the pairs divided by that of guessing; 0 if unknown, and for cosines."""
-    last = 0.0 if compares_cosines(case) else _softmax(case, "over_guess")
+    """Return InfoNCE of a softmax's pairs at the end, divided by that of guessing; 0 if unknown."""
+    softmax = (loss for loss in case.losses if loss.get("family") == "softmax")
+    last = next((float(loss.get("over_guess") or 0.0) for loss in softmax), 0.0)
     # of the loss, which may have other terms, only the change from batch to batch counts
     losses = case.series("loss") or [0.0]
     return last * (case.end("loss") or 0.0) / (losses[-1] or 1.0)
@@ -50,9 +44,8 @@ def _over_guess(case: RunEvidence) -> float:
 
 def _as_guessing(case: RunEvidence) -> bool:
     """Return whether a softmax ends like guessing, with positives hardly nearer than negatives."""
-    factor = _softmax(case, "factor")
     gaps = [gap for row in case.rows if (gap := separation(row)) is not None]
-    if not factor or not gaps or (case.end("loss") or 0.0) < _NEAR * factor * guess(case):
+    if not gaps or _over_guess(case) < _NEAR:
         return False
     return crosses("separation", statistics.median(gaps[-max(1, len(gaps) // 3) :]))
 
@@ -96,7 +89,7 @@ def _not_examined(case: RunEvidence) -> Found | None:
     if (share := case.end("misfit")) is not None and crosses("left_out", share):
         detail = "Some terms of the loss act on the embeddings, but compare no pairs. "
         return Found((compared("left_out", share),), detail + _JUDGED_BY)
-    if crosses("over_guess", over := _over_guess(case)):
+    if not compares_cosines(case) and crosses("over_guess", over := _over_guess(case)):
         detail = "The loss is above that of guessing: perhaps embeddings are not normalised."
         warmer = case.words.of_temperature(4 * (tau or 1.0), tau or 1.0)
         change = f"embeddings of length 1 (torch.nn.functional.normalize, dim=1), or {warmer}"
