@@ -51,6 +51,20 @@ class TestEncode:
         assert all(a >= b for a, b in pairwise(seen))
         np.testing.assert_array_equal(out[2], out[6])
 
+    def test_a_long_text_makes_no_batch_of_short_texts_long(self, tiny, monkeypatch):
+        masks = []
+        forward = tiny.forward
+        monkeypatch.setattr(
+            tiny, "forward", lambda **x: masks.append(x["attention_mask"]) or forward(**x)
+        )
+        texts = [f"{i} {'bread ' * (i % 40)}" for i in range(100)]
+        out = tiny.encode(texts, batch_size=100)
+        assert max(len(mask) for mask in masks) > 1
+        padding = sum(mask.numel() - int(mask.sum()) for mask in masks)
+        assert padding < 0.25 * sum(mask.numel() for mask in masks)
+        monkeypatch.undo()
+        assert_same(out, tiny.encode(texts, batch_size=1))
+
     def test_modes_are_restored_and_dropout_is_off(self, tiny):
         tiny.train()
         tiny.model[1].eval()

@@ -41,6 +41,7 @@ DOCUMENTS = ("document", "passage", "corpus")
 
 _SWITCH = threading.Lock()  # held while the mode of an encoder is changed
 _SAME = 1 - 1e-4  # least cosine of the embeddings of one text without and with padding
+_NEAR = 0.75  # least length of a text in a batch of encode, as a share of the longest: less padding
 
 _CHUNK = 10_000
 """Number of texts that ``encode`` tokenizes at once, to bound the memory of their token lists."""
@@ -332,7 +333,7 @@ class SentenceEncoder(nn.Module):
 
         Args:
             texts: The n texts.
-            batch_size: Number of texts in each batch.
+            batch_size: Largest number of texts in a batch, whose lengths are similar.
             max_length: Number of tokens to which longer texts are cut. None: :attr:`max_length`.
             progress: Whether to show a progress bar on stderr.
             normalize: Whether to return unit vectors even if the model does not normalise.
@@ -354,8 +355,10 @@ class SentenceEncoder(nn.Module):
         order = np.argsort(-lengths, kind="stable")
         show = bar(len(order), "", "texts", show=progress or None)
         with torch.inference_mode(), self._evaluating(), show as done:
-            for first in range(0, len(order), batch_size):
-                batch = order[first : first + batch_size]
+            while len(order):
+                batch = order[:batch_size]
+                batch = batch[lengths[batch] >= _NEAR * lengths[batch[0]]]
+                order = order[len(batch) :]
                 h = self.of_tokens([ids[starts[i] : starts[i + 1]] for i in batch]).float()
                 if self.normalizes or normalize:
                     h = nn.functional.normalize(h, dim=-1)
