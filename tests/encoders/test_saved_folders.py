@@ -1,6 +1,7 @@
 """A saved folder is a model of sentence-transformers; threads and neighbours change nothing."""
 
 import json
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -151,6 +152,9 @@ def test_a_longer_limit_is_saved(tmp_path: Path, folder: Path) -> None:
     encoder.save(tmp_path / "short")
     short = SentenceEncoder.load(tmp_path / "short")
     assert (short.max_length, short.positions) == (32, 64)
+    assert [*map(int, re.findall(r"\d+", short.limits))] == [32, 64]
+    short.extend(64)
+    assert [*map(int, re.findall(r"\d+", short.limits))] == [64]
     short.extend(48)
     short.save(tmp_path / "longer")
     assert SentenceTransformer(str(tmp_path / "longer"), device="cpu").max_seq_length == 48

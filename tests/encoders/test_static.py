@@ -1,5 +1,6 @@
 """Static embeddings train, save and load as in sentence-transformers, and have no layers."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +47,7 @@ def test_it_is_saved_with_its_new_length(
         model[0].tokenizer.enable_truncation(limit, direction=side)
     encoder = SentenceEncoder(model, "m")
     before = encoder.encode(TEXTS)
+    assert [*map(int, re.findall(r"\d+", encoder.limits))] == ([limit] if limit else [])
     encoder.extend(16)
     encoder.save(tmp_path / "again")
     same(encoder, tmp_path / "again")

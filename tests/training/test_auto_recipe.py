@@ -2,6 +2,7 @@
 
 from dataclasses import fields, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -620,23 +621,29 @@ def test_what_to_try_next(tmp_path: Path) -> None:
     short = StoreReport(**{**counts, **known})  # type: ignore[arg-type]
     file = file_of(pairs(4), tmp_path)
     settings = TrainSettings.read({"files": [str(file)], "output": "run"})
-    assert "--max-length 64" in next_step(short, 512, DevHistory("dev"), settings)
-    assert "an encoder for longer texts" in next_step(short, 32, DevHistory("dev"), settings)
+    wide: Any = SimpleNamespace(positions=512, limits="the limits")
+    narrow: Any = SimpleNamespace(positions=32, limits="")
+    advice = next_step(short, wide, DevHistory("dev"), settings)
+    assert "--max-length 64" in advice
+    assert wide.limits in advice
+    assert "an encoder for longer texts" in next_step(short, narrow, DevHistory("dev"), settings)
     few = replace(short, truncated_share=0.0)
-    assert "or add pairs: 100 pairs are few" in next_step(few, 32, DevHistory("dev"), settings)
-    assert "; then look for wrong pairs" in next_step(short, 512, DevHistory("dev"), settings)
+    assert "or add pairs: 100 pairs are few" in next_step(few, narrow, DevHistory("dev"), settings)
+    assert "; then look for wrong pairs" in next_step(short, wide, DevHistory("dev"), settings)
     for report in (few, short):  # longer texts would take longer
-        advice = next_step(report, 512, DevHistory("dev"), settings, "train longer: why")
+        advice = next_step(report, wide, DevHistory("dev"), settings, "train longer: why")
         assert advice.startswith("next, train longer: why; then look for wrong pairs")
     many = replace(few, kept=10_000)
-    assert next_step(many, 512, DevHistory("dev"), settings, "train longer") == "next, train longer"
+    assert (
+        next_step(many, wide, DevHistory("dev"), settings, "train longer") == "next, train longer"
+    )
     easy = DevHistory("dev", "trained")
     for step in (0, 8):
         easy.add(step, DevEvaluation(95.0, np.array([1.0, 0.9, 1.0, 0.9])))
     asked = f"RUN --retrieval NEW --corpus {file}`"
-    assert asked in next_step(short, 512, easy, settings)
+    assert asked in next_step(short, wide, easy, settings)
     worse = DevHistory("dev", scores={0: 60.0, 8: 50.0})
-    assert "the trained model is in RUN/rejected" in next_step(short, 512, worse, settings)
+    assert "the trained model is in RUN/rejected" in next_step(short, wide, worse, settings)
 
 
 @pytest.mark.usefixtures("minilm")

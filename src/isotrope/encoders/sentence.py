@@ -164,6 +164,14 @@ class SentenceEncoder(nn.Module):
         return list(self._body)
 
     @property
+    def limits(self) -> str:
+        """A clause for messages: how many tokens the encoder reads, and how many are possible."""
+        own = f"{self.max_length:,}" if self.max_length < modules.UNLIMITED else "any number of"
+        more = self.max_length < self.positions < modules.UNLIMITED
+        most = f" (up to {self.positions:,} are possible)" * more
+        return f"the encoder reads {own} tokens{most}"
+
+    @property
     def device(self) -> torch.device:
         """The device of the parameters."""
         return next(self.parameters()).device

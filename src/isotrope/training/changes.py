@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isotrope.data.text.tokens import StoreReport
+from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.dev_score import DevMetric
 from isotrope.evaluation.embed import Encoder, embed
 from isotrope.evaluation.sts import spearman
@@ -58,7 +59,7 @@ def general_sentences() -> tuple[str, ...]:
 
 def similarities(encoder: Encoder) -> NDArray[np.float64]:
     """Return the cosines of all pairs of general sentences, embedded by ``encoder``."""
-    vectors = embed(encoder, list(general_sentences())).astype(np.float64)
+    vectors = embed(encoder, list(general_sentences()), "general sentences").astype(np.float64)
     vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)  # 0 stays 0
     return np.asarray((vectors @ vectors.T)[np.triu_indices(len(vectors), 1)])
 
@@ -100,7 +101,7 @@ def changed_queries(watch: DevMetric | None, history: DevHistory) -> dict[str, A
 
 def next_step(
     report: StoreReport,
-    positions: int,
+    encoder: SentenceEncoder,
     history: DevHistory,
     settings: TrainSettings,
     longer: str = "",
@@ -115,14 +116,14 @@ def next_step(
             "RUN/rejected"
         ]
     else:
-        found = list(_advice(report, positions, history, settings))[:2]
+        found = list(_advice(report, encoder, history, settings))[:2]
     if longer:  # and no longer texts, because they take longer
         found = [longer, *(each for each in found if not each.startswith("try `--max-length"))]
     return f"next, {'; then '.join(found)}" if found else ""
 
 
 def _advice(
-    report: StoreReport, positions: int, history: DevHistory, settings: TrainSettings
+    report: StoreReport, encoder: SentenceEncoder, history: DevHistory, settings: TrainSettings
 ) -> Iterator[str]:
     """Yield what to do next, the most important first."""
     start = history.scores.get(min(history.scores, default=0), 0.0)
@@ -135,10 +136,10 @@ def _advice(
             f"--retrieval NEW --corpus {shlex.quote(file)}`"
         )
     if report.truncated_share >= _CUT:
-        longer = f"`--max-length {min(2 * report.max_length, positions)}` (at most {positions:,})"
-        remedy = longer if positions > report.max_length else "an encoder for longer texts"
+        longer = f"`--max-length {min(2 * report.max_length, encoder.positions)}`"
+        remedy = longer if encoder.positions > report.max_length else "an encoder for longer texts"
         cut = f"{report.truncated_share:.0%} of the texts were cut after {report.max_length} tokens"
-        yield f"try {remedy}: {cut}"
+        yield f"try {remedy}: {cut}, and {encoder.limits}"
     if (pairs := report.kept + report.held_out) < _FEW and report.columns > 1:
         wrong = "look for wrong pairs with `isotrope audit`, or " * (not report.scored)
         yield f"{wrong}add pairs: {pairs:,} pairs are few"

@@ -129,9 +129,12 @@ class TextTask(TrainingTask):
             left_out.append(f"{report.empty_skipped:,} with an empty text left out")
         if report.negatives_dropped:
             left_out.append(f"{report.negatives_dropped:,} negatives dropped, which are held out")
+        own = self.module.encoder
+        elsewhere = f"; for scores and in the saved model, {own.limits}"
         say(
             f"{objective}{report.kept:,} {_unit(report)} ({', '.join(left_out)}), "
             f"{report.truncated_share:.1%} of the texts cut after {report.max_length} tokens"
+            f"{elsewhere * (report.max_length < own.max_length)}"
         )
         if report.groups_dropped:
             group = self.settings.groups or "label"
@@ -224,7 +227,7 @@ class TextTask(TrainingTask):
             "kept": changes.kept(self.general, module.encoder, dev.history),
             "queries": changes.changed_queries(self.watch, dev.history),
             "next": changes.next_step(
-                report, module.encoder.positions, dev.history, settings, self._longer()
+                report, module.encoder, dev.history, settings, self._longer()
             ),
             "dev": None
             if best_step is None
