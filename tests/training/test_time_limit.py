@@ -1,6 +1,7 @@
 """`--minutes`: the number of steps is corrected by the time that the steps of the run take."""
 
 import math
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -147,6 +148,12 @@ def test_scores_for_patience_follow_the_number_of_steps(
     _, rows = read_log(outcome.output / "metrics.csv", complete=True)
     scored = [step for step, row in rows.items() if row.get("dev") is not None]
     assert scored == [*range(0, 55, 2)]
+
+
+def test_the_advice_says_where_the_time_went_if_less_than_half_of_it_made_steps() -> None:
+    limit = TimeLimit(4, {"max_steps": 14}, began=time.time() - 230)
+    for seconds, told in ((80.0, ["80", "150"]), (200.0, [])):
+        assert re.findall(r"(\d+) s\b", limit.advice(6, 14, seconds))[::-1] == told
 
 
 def test_a_run_ends_in_time_and_repeats_as_it_ended(

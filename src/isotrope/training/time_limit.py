@@ -76,7 +76,8 @@ class TimeLimit:
             return ""
         rest = time.time() - self.began - seconds
         enough = minutes_for(self.longer * most * seconds / steps, rest, second=self.second)
-        twice = ", twice (`--refit`)" * self.second
+        took = f"; all else (settings, scores, saving) took {rest:.0f} s, the steps {seconds:.0f} s"
+        twice = ", twice (`--refit`)" * self.second + took * (rest > seconds)
         cut = f"; with `--max-length {SHORTEST}`, a step takes {self.shorter:.0%} of the time"
         return (
             f"train longer: --minutes {self.minutes:g} has time for {steps:,} of {most:,} steps; "
