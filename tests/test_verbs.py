@@ -43,6 +43,7 @@ def test_the_history_is_a_table(outcome: Any) -> None:
     assert history["loss"].iloc[0] > 0
     assert "knn" not in history.columns, "nothing of it was measured"
     assert list(history.columns[:3]) == ["step", "epoch", "loss"]
+    assert list(history.columns[-2:]) == ["dissipation", "dev"], "a printed table shows the last"
 
 
 @pytest.mark.parametrize("rest", ["10,0.9,7", "10,0.9,", "10", '10,"0.'])

@@ -98,6 +98,7 @@ class Outcome:
 
         names, rows = read_log(RunFolder(self.output).metrics, complete=False)
         table = DataFrame.from_dict(rows, orient="index", columns=names)
+        table = table[sorted(names, key=("dev", "dissipation").count)]  # last: print shows them
         return table.rename_axis("step").reset_index().dropna(axis=1, how="all")
 
     def diagnose(self, *, plugins: Sequence[str | Path] = ()) -> "Diagnosis":
