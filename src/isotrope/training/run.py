@@ -42,6 +42,7 @@ from isotrope.core.files import remove, tidy, write_text
 from isotrope.core.legible import counted
 from isotrope.core.lock import Role, exclusive_lock
 from isotrope.core.metrics_log import read_log
+from isotrope.core.progress import showing
 from isotrope.core.result import Result, json_text, provenance
 from isotrope.core.run_folder import LOCK, RunFolder
 from isotrope.core.spelling import spell_all
@@ -180,7 +181,7 @@ def run(settings: Settings, work: Work[Settings], *, resume: bool, lines: bool =
     try:
         if settings.devices > 1 and launched_processes()[0] == 1:
             return _launch(settings, work, resume=resume, lines=lines)
-        with _ONE_AT_A_TIME, process_group(device):
+        with _ONE_AT_A_TIME, process_group(device), showing(show=lines or settings.progress):
             return _here(settings, work, resume=resume, lines=lines)
     except Exception as error:
         lost = _lost(error)

@@ -259,7 +259,11 @@ def _views(encoder: SentenceEncoder, head: nn.Module, rows: Rows, seed: int) -> 
 
 
 def _embedded(encoder: SentenceEncoder, side: Tokens) -> Tensor:
-    parts = [encoder.of_tokens(side[i : i + _CHUNK]) for i in range(0, len(side), _CHUNK)]
+    parts = list[Tensor]()
+    with bar(len(side), "embed held-out and trained records", "texts") as done:
+        for first in range(0, len(side), _CHUNK):
+            parts.append(encoder.of_tokens(side[first : first + _CHUNK]))
+            done(len(parts[-1]))
     return torch.cat(parts).float()
 
 
