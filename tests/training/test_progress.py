@@ -2,14 +2,18 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from isotrope.cli.main import guarded
+from isotrope.measures.judgement import DevHistory
+from isotrope.training import dev_scorer
 from isotrope.training.fit_text import fit
 from isotrope.training.images.train import fit_images
 from isotrope.training.progress import Progress
+from isotrope.training.run_log import Timer
 
 from .conftest import IMAGES, sentences
 
@@ -40,6 +44,17 @@ def test_no_progress_mutes_neither_warnings_nor_the_data(
     )
     assert told[1].startswith("on cpu, precision 32")
     assert any(line.startswith("step 0 of 2: loss ") for line in told)
+
+
+def test_the_limit_of_the_saved_model_is_told(
+    quick: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    limits = []
+    for most in (16, 128):
+        own = {"max_steps": 1, "max_length": most, "output": f"{quick['output']}{most}"}
+        encoder = fit(**{**quick, **own, "progress": True}).encoder
+        limits.append(f"in the saved model, {encoder.limits}" in capsys.readouterr().err)
+    assert limits == [True, False]
 
 
 def test_what_is_left_out_and_what_the_dev_score_shares_is_told(
@@ -92,7 +107,7 @@ def test_without_a_terminal_a_line_for_each_logged_step_and_score(
         rf"step 2 of 6: {dev}, {left}",
         rf"step 3 of 6: {loss}, {left}",
         rf"step 4 of 6: {dev}, {left}",
-        rf"step 5 of 6: {loss}",
+        rf"step 5 of 6: {loss}, {left}",  # the time of the last score
         rf"step 6 of 6: {dev}",
     ]
     assert len(told) == len(expected), told
@@ -120,6 +135,70 @@ def test_the_time_left_is_that_of_both_trainings(
         f"step 10 of 10: 03:20 {both}",
         f"step 10 of 10: loss 0.5, 03:20 {both}",
     ]
+
+
+@pytest.mark.parametrize(
+    ("steps", "every", "start"), [(14, 4, 0), (14, 4, 4), (14, 4, 6), (12, 4, 0), (9, 0, 0)]
+)
+def test_the_time_left_has_the_scores_still_to_come(
+    steps: int,
+    every: int,
+    start: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    now = [0.0]
+    for clock in ("monotonic", "perf_counter"):
+        monkeypatch.setattr(f"isotrope.training.progress.time.{clock}", lambda: now[0])
+    monkeypatch.setattr(dev_scorer, "check_finite_weights", lambda module, step: None)
+
+    def scored() -> dict[str, float]:
+        now[0] += 50
+        return {}
+
+    module: Any = SimpleNamespace(steps=steps)
+    dev = dev_scorer.DevScorer(
+        history=DevHistory("dev"),
+        module=module,
+        score="",
+        column="dev",
+        every=every,
+        curves=scored,
+    )
+    progress = Progress(steps=steps, bar=False, lines=True)
+    log: Any = SimpleNamespace(timer=Timer(1), progress=progress, add=lambda *_: None)
+    dev.attach(log, str)
+    dev.begin(start)
+    progress.begin(start)
+    told, rest = [], []
+    for step in range(start + 1, steps + 1):
+        now[0] += 4
+        progress.step(step)
+        for measure in (lambda step: None, dev.after_step):
+            measure(step)
+            progress.logged(step, 0.5)
+            told.append(capsys.readouterr().err.strip().partition("loss 0.5, ")[2])
+            rest.append(now[0])
+    left = [int(now[0] - then) for then in rest]
+    # the first step tells nothing of the others, and a resumed run begins with its first score
+    known = 2 if start == 0 else 2 * ((every or steps) - start % (every or steps)) - 1
+    assert told[known:-1] == [f"{x // 60:02}:{x % 60:02} left" for x in left[known:-1]]
+    assert told[-1] == ""
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_long_dev_score_shows_how_far_it_is(
+    quick: dict[str, Any],
+    asked: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("isotrope.core.progress.LINES", 0.0)
+    monkeypatch.setattr("isotrope.training.text_data._CHUNK", 8)
+    fit(**{**quick, "progress": asked, "dev": "auto", "max_steps": 1})
+    told = capsys.readouterr().err
+    for what in ("queries and documents", "general sentences", "held-out and trained records"):
+        assert (re.search(rf"^embed {what}: \d+ of \d+ texts", told, re.M) is not None) is asked
 
 
 def test_a_loss_has_its_own_step_and_lines_are_in_order(

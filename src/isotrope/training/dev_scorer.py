@@ -37,7 +37,7 @@ class DevScorer:
             nothing is scored, or if the scored data are a part of the training data.
         as_saved: Context in which the module has the weights that are scored and saved.
         weights: Fingerprints of the saved models, by step.
-        seconds: Seconds that the newest evaluation took.
+        seconds: Seconds that the newest evaluation took, with saving its model.
     """
 
     history: DevHistory
@@ -111,6 +111,10 @@ class DevScorer:
                 self._add(step, self.score())
         self.seconds = time.perf_counter() - start
         self.log.timer.rest(self.seconds)
+        still = -((step - self.module.steps) // (self.every or self.module.steps))  # rounded up
+        self.log.progress.rest(self.seconds, still * self.seconds)
+        if step in self.scores:
+            self._show(step, self.scores[step])
 
     def _add(self, step: int, evaluation: DevEvaluation) -> None:
         """Log an evaluation, and save the model if its score is the best."""
@@ -120,7 +124,6 @@ class DevScorer:
         if self.history.saved != "last" and self.history.chosen_step() == step:
             self.save(step)
         self.history.save(RunFolder(self.log.path.parent).dev)
-        self._show(step, evaluation.value)
 
     def _show(self, step: int, value: float) -> None:
         """Show a score and, if it is so, that the run ends early."""

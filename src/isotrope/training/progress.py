@@ -33,7 +33,7 @@ class Progress:
         self.steps, self._asked, self._most = steps, twice, most
         self.shown = bar and sys.stderr.isatty() and rank() == 0
         self._lines = (bar or lines) and not self.shown
-        self._done, self._first, self._logged, self._newest = 0, 0, 0, 0
+        self._done, self._first, self._logged, self._newest, self._scoring = 0, 0, 0, 0, 0.0
         self._began = self._told = time.monotonic()
         self._loss = self._dev = ""
         self._bar: Any = None
@@ -68,6 +68,10 @@ class Progress:
         if step == self._first:
             self._began = time.monotonic()
         self._bar.update(1)
+
+    def rest(self, seconds: float, scoring: float) -> None:
+        """Leave out the seconds of a dev score; the scores to come take ``scoring`` seconds."""
+        self._began, self._scoring = self._began + seconds, scoring
 
     def silence(self, step: int) -> None:
         """Print a line for a step if none was printed for a minute."""
@@ -104,9 +108,9 @@ class Progress:
 
     def _line(self, step: int, state: str) -> None:
         left, done = self.steps * (1 + self._twice) - self._done, self._done - self._first
-        each = (time.monotonic() - self._began) / max(done, 1)
+        seconds = self._scoring + left * (time.monotonic() - self._began) / max(done, 1)
         both = " for both trainings" if self._twice else ""
-        still = f"{tqdm.format_interval(left * each)} left{both}" if left and done > 0 else ""
+        still = f"{tqdm.format_interval(seconds)} left{both}" if seconds and done > 0 else ""
         self._told, self._newest = time.monotonic(), step
         told = ", ".join(filter(None, (state, still)))
         warn(f"step {step:,} of {self.steps:,}{told and f': {told}'}")
