@@ -24,7 +24,7 @@ def of(anchors: torch.Tensor, positives: torch.Tensor, **fields: object) -> Embe
         "groups": torch.arange(n),
         "cut": np.zeros(n, bool),
         "lengths": np.full((n, 2), 9),
-        "limits": (32, 256),
+        "limits": (32, 256, 512),
     }
     return EmbeddedTexts(anchors, positives, **{**plain, **fields})  # type: ignore[arg-type]
 

@@ -67,8 +67,9 @@ def test_advice_names_what_to_change_and_says_when_there_is_nothing() -> None:
         "Train with `--max-length 256`, the limit of the encoder: 25% of the rows have a text "
         "of over 32 tokens."
     )
-    at_most = replace(audit, limits=(256, 256))
-    assert "Split long texts" in list(at_most.advice())[1]
+    for most, remedy in ((512, "try `--max-length 512`"), (256, "choose an encoder")):
+        at_most = replace(audit, limits=(256, 256, most))
+        assert f"Split long texts into passages, or {remedy}" in list(at_most.advice())[1]
     assert any("grouped.jsonl" in line for line in audited(InfoNCE()).advice())
     none = {**audit.found, "cut": np.arange(0), "apart": np.arange(0)}
     assert "Nothing: " in str(replace(audit, found=none))

@@ -129,7 +129,7 @@ def test_pairs_are_the_plain_embeddings_and_dropout_makes_two_views(
     np.testing.assert_allclose(pairs.anchors, encoder.encode(texts, max_length=16), atol=1e-6)
     assert pairs.cut[-1]
     assert pairs.lengths[-1, 0] > 16
-    assert pairs.limits == (16, encoder.max_length)
+    assert pairs.limits == (16, encoder.max_length, encoder.positions)
     longest = " ".join(["word"] * encoder.max_length)  # cut by the encoder's own limit, too
     at_most = embed_rows(encoder, read_rows([("a", longest), ("b", "c")]), max_length=10**6)
     assert at_most.cut.tolist() == [True, False]

@@ -166,13 +166,13 @@ class EmbeddedTexts(Embedded):
     Attributes:
         cut: Whether training cuts at least one text of a row, n booleans.
         lengths: Number of tokens of each text before cutting, int64 (n x 1, or n x 2 for pairs).
-        limits: Two numbers of tokens: the length at which training cuts a text, and the largest
-            length that the encoder can read.
+        limits: Three numbers of tokens: the length at which training cuts a text, the length at
+            which the encoder does, and the largest length that is possible for the encoder.
     """
 
     cut: NDArray[np.bool_]
     lengths: NDArray[np.int64]
-    limits: tuple[int, int]
+    limits: tuple[int, int, int]
 
 
 def read_rows(
@@ -283,7 +283,7 @@ def embed_rows(
         row_marks = np.stack([rows.marks[:, :2], np.stack(inputs[:2], axis=1)])
         hard = HardNegatives(views[2], owners, np.stack([own, inputs[2]]), row_marks)
     groups, texts = _groups(rows)
-    limits = (limit, encoder.max_length)
+    limits = (limit, encoder.max_length, encoder.positions)
     return EmbeddedTexts(views[0], views[1], groups, cut, lengths, limits, texts=texts, hard=hard)
 
 

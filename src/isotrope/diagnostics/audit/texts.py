@@ -57,8 +57,8 @@ class TextAudit(Audit):
     The name of a row is its line in the file, counted from 1.
 
     Attributes:
-        limits: Two numbers of tokens: the length at which training cuts a text, and the largest
-            length that the encoder can read.
+        limits: Three numbers of tokens: the length at which training cuts a text, the length at
+            which the encoder does, and the largest length that is possible for the encoder.
         near_copies: Number of anchors or of positives with a near-copy, whichever is larger.
         uncovered: The gain from whitening, as a dict with the fields of ``Uncovered``.
         mined: Mined hard negatives, int64 (m x 2): numbers of two rows, of the anchor, and of the
@@ -66,7 +66,7 @@ class TextAudit(Audit):
     """
 
     rows: PairedRows
-    limits: tuple[int, int]
+    limits: tuple[int, int, int]
     near_copies: NearCopies
     uncovered: Mapping[str, Any]
     mined: NDArray[np.int64] | None = None
@@ -186,13 +186,16 @@ class TextAudit(Audit):
                 f"{single if self.rows.columns < 2 else pair}. cleaned.jsonl (--output) leaves "
                 "these rows out."
             )
-        limit, most = self.limits
+        limit, own, most = self.limits
         if len(found["cut"]) > _CUT * n:
-            yield (
-                f"Train with `--max-length {most}`, the limit of the encoder"
-                if limit < most
-                else "Split long texts into passages, or use an encoder that reads more tokens"
-            ) + f": {len(found['cut']) / n:.0%} of the rows have a text of over {limit:,} tokens."
+            longer = (
+                f"try `--max-length {most}`" if own < most else "choose an encoder for longer texts"
+            )
+            remedy = f"Split long texts into passages, or {longer}"
+            if limit < own:
+                remedy = f"Train with `--max-length {own}`, the limit of the encoder"
+            cut = f"{len(found['cut']) / n:.0%} of the rows have a text of over {limit:,} tokens"
+            yield f"{remedy}: {cut}."
         pushed = float(self.alike.share[: self.suspects].sum())
         if pushed > _PUSHED:
             yield (
