@@ -183,6 +183,34 @@ def test_a_softmax_is_seen_with_its_temperature_and_its_negatives(name: str) -> 
     assert SoftmaxEvidence.of(seen).temperature == pytest.approx(TAU, rel=1e-3)
 
 
+def by_broadcasting(x: Tensor, y: Tensor) -> Tensor:
+    return (unit(x) * unit(y)).sum(dim=-1)
+
+
+ORDERS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "in order": lambda a, p: by_broadcasting(a[:, None], p[None]),
+    "broadcast": lambda a, p: by_broadcasting(p[None], a[:, None]),
+    "repeated": lambda a, p: F.cosine_similarity(p[None], a[:, None], dim=-1),
+    "rows of one matrix": lambda a, p: by_broadcasting(p.view(N, 3, D), a[:, None]),
+    "bmm": lambda a, p: (unit(p).view(N, 3, D) @ unit(a)[..., None])[..., 0],
+    "baddbmm": lambda a, p: torch.baddbmm(
+        torch.zeros(N, 3, 1), unit(p).view(N, 3, D), unit(a)[..., None]
+    )[..., 0],
+    "mv": lambda a, p: (unit(p) @ unit(a)[0])[None],
+}
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_anchors_keep_their_norms_and_roots_whichever_operand_they_are(name: str) -> None:
+    b = Batch()
+    scores = ORDERS[name](b.a, b.n)
+    (seen,) = read(cross_entropy(scores, SINGLE[: len(scores)])).compared
+    assert torch.allclose(seen.anchors, unit(b.a)[: len(scores)])
+    assert seen.roots == ({b.a.grad_fn}, {b.n.grad_fn})
+    assert seen.lengths is not None
+    assert torch.allclose(seen.lengths.mean(), b.a.norm(dim=1).mean())
+
+
 def test_both_directions_are_seen_at_a_high_temperature() -> None:
     """Where rows and columns have nearly equal pushes."""
     seen = table(read(one_pull(Batch(), tau=1.0)))

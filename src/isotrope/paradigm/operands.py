@@ -30,6 +30,7 @@ class _OperandPairs:
         parts: Summands of ``gradient``, one for each use of the scores; empty if unknown.
         lengths: Norms of anchors and candidates before they were normalised; None if unknown.
         roots: The graph nodes that compute the anchors, and those that compute the candidates.
+        is_exchanged: Whether the anchors are the second operand of the operation.
     """
 
     anchors: Tensor
@@ -39,6 +40,7 @@ class _OperandPairs:
     parts: tuple[Tensor, ...] = ()
     lengths: tuple[Tensor | None, Tensor | None] = (None, None)
     roots: tuple[frozenset[Node], frozenset[Node]] = (frozenset(), frozenset())
+    is_exchanged: bool = False
 
     @property
     def has_own_candidates(self) -> bool:
@@ -103,7 +105,7 @@ def _sides(seen: Similarity) -> list[_OperandPairs]:
     gradient, parts, lengths, roots = pairs.gradient, pairs.parts, seen.lengths, seen.roots
     if seen.kind == "distance":
         gradient, parts = -gradient, tuple(-p for p in parts)
-    if operation == "Mv" or (operation == "Bmm" and a.shape[1] != 1 < a.shape[0]):
+    if pairs.is_exchanged:
         lengths, roots = lengths[::-1], roots[::-1]
     pairs = replace(pairs, lengths=lengths, roots=roots)
     if pairs.has_own_candidates:
@@ -147,7 +149,7 @@ def _normal(
         case "Mm" | "Addmm":
             return _OperandPairs(a, b.T, g, parts=parts)
         case "Mv":
-            return _OperandPairs(b[None], a, g[None])
+            return _OperandPairs(b[None], a, g[None], is_exchanged=True)
         case "Dot":
             return _OperandPairs(a[None], b[None], g.reshape(1, 1))
         case "scores":
@@ -161,7 +163,7 @@ def _normal(
         case "Bmm" | "Baddbmm" if a.shape[1] == 1:
             return _OperandPairs(a[:, 0], b.transpose(1, 2), g[:, 0])
         case "Bmm" | "Baddbmm":
-            return _OperandPairs(b[:, :, 0], a, g[:, :, 0])
+            return _OperandPairs(b[:, :, 0], a, g[:, :, 0], is_exchanged=True)
         case "Cdist" | "EuclideanDist":
             if a.ndim == 3:
                 if len(a) > 1:
@@ -191,16 +193,16 @@ def _rowwise(a: Tensor, b: Tensor, g: Tensor, value: Tensor | None) -> _OperandP
     if dims < 3:
         a, b = (x.expand(shape) for x in (a, b))
         return _OperandPairs(a, b[:, None], g[:, None], None if scores is None else scores[:, None])
-    if a.shape[1] == 1 == b.shape[0] and shape[0] > 1:
-        return _OperandPairs(a[:, 0], b[0], g, scores)
-    if b.shape[1] == 1 == a.shape[0] and shape[0] > 1:
-        return _OperandPairs(b[:, 0], a[0], g, scores)
-    for x, y in ((a, b), (b, a)):  # torch repeats the rows before it takes cosines
-        if x.shape == y.shape and bool((x == x[:, :1]).all()) and bool((y == y[:1]).all()):
-            return _OperandPairs(x[:, 0], y[0], g, scores)
-    a, b = (b, a) if b.shape[1] == 1 < a.shape[1] else (a, b)
-    if a.shape[1] == 1:
-        return _OperandPairs(a[:, 0].expand(shape[0], -1), b.expand(shape), g, scores)
+    for x, y in ((a, b), (b, a)):
+        one_each = x.shape[1] == 1 == y.shape[0] and shape[0] > 1
+        # torch repeats the rows before it takes cosines
+        repeated = x.shape == y.shape and bool((x == x[:, :1]).all()) and bool((y == y[:1]).all())
+        if one_each or repeated:
+            return _OperandPairs(x[:, 0], y[0], g, scores, is_exchanged=x is b)
+    for x, y in ((a, b), (b, a)):
+        if x.shape[1] == 1:
+            one = x[:, 0].expand(shape[0], -1)
+            return _OperandPairs(one, y.expand(shape), g, scores, is_exchanged=x is b)
     a, b = (x.expand(shape).flatten(0, 1) for x in (a, b))
     return _OperandPairs(
         a, b[:, None], g.reshape(-1, 1), None if scores is None else scores.reshape(-1, 1)
