@@ -171,12 +171,17 @@ def _normal(
                 a, b, g, value = a[0], b[0], g[0], None if value is None else value[0]
             return _OperandPairs(a, b, g, None if value is None else -value)
         case "Pdist":
-            i, j = torch.triu_indices(len(a), len(a), 1, device=a.device)
-            full, scores = g.new_zeros(len(a), len(a)), g.new_zeros(len(a), len(a))
-            for target, numbers in ((full, g / 2), (scores, -value if value is not None else g)):
-                target[i, j] = target[j, i] = numbers
-            return _OperandPairs(a, a, full, scores)
+            scores = None if value is None else _symmetric(-value, len(a))
+            return _OperandPairs(a, a, _symmetric(g / 2, len(a)), scores)
     return _rowwise(a, b, g, value)
+
+
+def _symmetric(numbers: Tensor, n: int) -> Tensor:
+    """Return the symmetric n x n matrix with these numbers above its diagonal, which is 0."""
+    rows, columns = torch.triu_indices(n, n, 1, device=numbers.device)
+    matrix = numbers.new_zeros(n, n)
+    matrix[rows, columns] = matrix[columns, rows] = numbers
+    return matrix
 
 
 def _rowwise(a: Tensor, b: Tensor, g: Tensor, value: Tensor | None) -> _OperandPairs | None:
