@@ -10,7 +10,7 @@ from torch import Tensor
 from isotrope.core.rounding import at_least_float, exact
 from isotrope.paradigm.compared import BALANCED, Compared, even, imbalance
 from isotrope.paradigm.graph import Node
-from isotrope.paradigm.similarity import Similarity
+from isotrope.paradigm.similarity import Kind, Similarity
 
 MOST_ENTRIES = 1 << 20  # of a table; rows of larger tables are sampled
 _MOST_OWN = 512  # most rows of a table in which each row has candidates of its own
@@ -144,33 +144,34 @@ def _turned(gradient: Tensor) -> bool:
 def _normal(
     operation: str, a: Tensor, b: Tensor, g: Tensor, value: Tensor | None, parts: tuple[Tensor, ...]
 ) -> _OperandPairs | None:
-    """Return the pairs of an operation on a and b; g: gradient of its result ``value``."""
+    """Return the pairs of an operation on a and b; g: gradient of its result ``value``.
+
+    ``parts`` are kept only for one matrix of products, and dropped for all other operations.
+    """
     match operation:
-        case "Mm" | "Addmm":
+        case "Mm" | "Addmm":  # n x d, d x m; g: n x m
             return _OperandPairs(a, b.T, g, parts=parts)
-        case "Mv":
+        case "Mv":  # m x d, d; g: m
             return _OperandPairs(b[None], a, g[None], is_exchanged=True)
-        case "Dot":
+        case "Dot":  # d, d; g: one number
             return _OperandPairs(a[None], b[None], g.reshape(1, 1))
-        case "scores":
+        case "scores":  # no vectors: n x 0 each; g: n x m
             return _OperandPairs(a, g.new_zeros(*g.shape, 0), g, value)
         case "tokens":
             return _texts(a, b, g, value)
-        case "Bmm" | "Baddbmm" if len(a) == 1:
-            return _OperandPairs(
-                a[0], b[0].T, g[0], parts=tuple(p[0] for p in parts if p.ndim == 3)
-            )
-        case "Bmm" | "Baddbmm" if a.shape[1] == 1:
+        case "Bmm" | "Baddbmm" if len(a) == 1:  # 1 x n x d, 1 x d x m; g: 1 x n x m
+            return _OperandPairs(a[0], b[0].T, g[0], parts=tuple(p[0] for p in parts))
+        case "Bmm" | "Baddbmm" if a.shape[1] == 1:  # n x 1 x d, n x d x m; g: n x 1 x m
             return _OperandPairs(a[:, 0], b.transpose(1, 2), g[:, 0])
-        case "Bmm" | "Baddbmm":
+        case "Bmm" | "Baddbmm":  # n x m x d, n x d x 1; g: n x m x 1
             return _OperandPairs(b[:, :, 0], a, g[:, :, 0], is_exchanged=True)
-        case "Cdist" | "EuclideanDist":
+        case "Cdist" | "EuclideanDist":  # n x d, m x d; g: n x m; or each with a leading 1
             if a.ndim == 3:
                 if len(a) > 1:
                     return None
                 a, b, g, value = a[0], b[0], g[0], None if value is None else value[0]
             return _OperandPairs(a, b, g, None if value is None else -value)
-        case "Pdist":
+        case "Pdist":  # a and b are the same n x d; g: n (n - 1) / 2
             scores = None if value is None else _symmetric(-value, len(a))
             return _OperandPairs(a, a, _symmetric(g / 2, len(a)), scores)
     return _rowwise(a, b, g, value)
@@ -236,33 +237,27 @@ def _texts(a: Tensor, b: Tensor, g: Tensor, value: Tensor | None) -> _OperandPai
 def _table(seen: Similarity, pairs: _OperandPairs, most: int) -> Compared:
     """Return a table of at most ``most`` rows, with cosines as scores if all norms are equal."""
     rows, pairs = len(pairs.anchors), pairs.sampled(most)
-    anchors, candidates, gradient = pairs.anchors, pairs.candidates, pairs.gradient
-    is_distance, is_squared, scores = seen.kind == "distance", seen.squared, pairs.scores
+    is_distance, is_squared, scale = seen.kind == "distance", seen.squared, seen.use.scale
+    scores, gradient = pairs.scores, pairs.gradient
     if scores is None:
-        scores = _scores(anchors, candidates, distance=is_distance, squared=is_squared)
+        scores = _scores(pairs.anchors, pairs.candidates, distance=is_distance, squared=is_squared)
     elif is_squared:
         scores = -scores.square()
     if is_squared and seen.use.rooted:
         scores, is_squared = -(-scores).clamp_min(0).sqrt(), False
         gradient = -2 * gradient * scores
-    scale, lengths = seen.use.scale, pairs.lengths[0]
+    anchors, candidates, lengths = pairs.anchors, pairs.candidates, pairs.lengths[0]
     if seen.cosine:
         norms = [torch.linalg.vector_norm(x, dim=-1) for x in (anchors, candidates)]
         lengths, product = norms[0], norms[0][:, None] * norms[1]
         scores, gradient = scores / product.clamp_min(1e-30), gradient * product
         anchors, candidates = (F.normalize(x, dim=-1) for x in (anchors, candidates))
-    elif even(anchors) and even(candidates) and (is_squared or not is_distance):  # as cosines
-        norms = [torch.linalg.vector_norm(x, dim=-1).mean() for x in (anchors, candidates)]
-        unit = float(norms[0] * norms[1]) or 1.0  # the score of parallel vectors
-        if is_distance:  # of |a - b|^2 = |a|^2 + |b|^2 - 2 a.b
-            scores, unit, is_distance = scores + norms[0] ** 2 + norms[1] ** 2, 2 * unit, False
-        scores, gradient = scores / unit, gradient * unit
+    elif even(anchors) and even(candidates) and (is_squared or not is_distance):
+        anchors, candidates, scores, unit = _as_cosines(anchors, candidates, scores, seen.kind)
+        is_distance = False
+        gradient = gradient * unit
         if scale is not None and abs(unit - 1) > _ROUNDED:
             scale *= unit
-        anchors, candidates = (
-            anchors / norms[0].clamp_min(1e-30),
-            candidates / norms[1].clamp_min(1e-30),
-        )
     mask = torch.ones_like(gradient, dtype=torch.bool)
     if pairs.has_own_candidates:
         scores, gradient, mask = (_in_own_columns(x) for x in (scores, gradient, mask))
@@ -286,6 +281,20 @@ def _table(seen: Similarity, pairs: _OperandPairs, most: int) -> Compared:
         has_sigmoids=seen.use.sigmoid,
     )
     return replace(table, mask=mask & ~_left_out(table))
+
+
+def _as_cosines(
+    anchors: Tensor, candidates: Tensor, scores: Tensor, kind: Kind
+) -> tuple[Tensor, Tensor, Tensor, float]:
+    """Return unit vectors, cosines, and the score of a cosine of 1, for vectors of even norms."""
+    norms = [torch.linalg.vector_norm(x, dim=-1).mean() for x in (anchors, candidates)]
+    unit = float(norms[0] * norms[1]) or 1.0
+    if kind == "distance":  # of |a - b|^2 = |a|^2 + |b|^2 - 2 a.b
+        scores = scores + norms[0] ** 2 + norms[1] ** 2
+        unit = 2 * unit
+    anchors = anchors / norms[0].clamp_min(1e-30)
+    candidates = candidates / norms[1].clamp_min(1e-30)
+    return anchors, candidates, scores / unit, unit
 
 
 def _in_own_columns(numbers: Tensor) -> Tensor:
