@@ -12,8 +12,9 @@ released code of Li et al. 2024 where it differs from their paper.
 To analyse an objective: ``anatomy`` summarises the components of a batch, ``portrait`` evaluates
 them at given angles, and ``decompose`` finds the components of any loss. ``graph_reading``
 finds the pairs that any loss compares, in its autograd graph: ``graph`` reads nodes, ``similarity``
-those that compare embeddings, and ``softmax_targets`` the softmax that follows. ``operands`` turns
-a similarity into a table of pairs, and ``compared`` joins the tables of one softmax.
+those that compare embeddings, and ``softmax_targets`` the softmax that follows. ``loss_graph``
+chooses the similarities that a loss consists of. ``operands`` turns a similarity into a table of
+pairs, and ``compared`` joins the tables of one softmax.
 
 ``loss_shares`` divides the loss of a batch among processes.
 """

@@ -48,7 +48,7 @@ class Similarity:
     """A node of the graph whose output is a similarity or distance of embeddings.
 
     :func:`similarity_of` finds the node, and :meth:`read_operands` reads its operands. The use of
-    the result is read from the nodes between it and the loss (``graph_reading``,
+    the result is read from the nodes between it and the loss (``loss_graph``,
     ``softmax_targets``), and the gradients in the backward pass.
     """
 
