@@ -32,6 +32,8 @@ from isotrope.paradigm.loss_graph import LossGraph, divisors_of
 from isotrope.paradigm.operands import tables
 from isotrope.paradigm.similarity import Similarity
 
+_Gradients = tuple[Tensor | None, ...]  # of the inputs or outputs of a node
+
 _NOTHING = "the loss is 0: perhaps the batch has one row, one label, or no two equal labels"
 _LENGTHS = 0.02  # share of a path's gradient that squared lengths may leave unexplained
 _RADIAL = 0.02  # share of one path's radial gradient that may be left in the sum of all paths
@@ -116,35 +118,30 @@ class GraphReading:
         reading, place = weakref.ref(self), len(self._calls)
         self._calls.append(call)
 
-        def weak(*given: object) -> None:
+        def weak(*gradients: object) -> None:
             if (alive := reading()) is not None:
-                alive._quietly(*alive._calls[place], *given)
+                alive._quietly(*alive._calls[place], *gradients)
 
         self._handles.append(register(weak))
 
-    def _quietly(self, function: Callable[..., None], *given: object) -> None:
+    def _quietly(self, function: Callable[..., None], *arguments: object) -> None:
         """Call a function; store its error instead of raising it."""
         try:
-            function(*given)
+            function(*arguments)
         except Exception as error:  # any error: the training continues
             self.error = error
 
-    def _begin(self, gradients: tuple[Tensor | None, ...]) -> None:
+    def _begin(self, gradients: _Gradients) -> None:
         self._times = number_of(gradients[0]) or 1.0
         torch.autograd.Variable._execution_engine.queue_callback(self.end)
 
-    def _keep(self, seen: Similarity, gradients: tuple[Tensor | None, ...]) -> None:
+    def _keep(self, seen: Similarity, gradients: _Gradients) -> None:
         gradient = gradients[0]
         if gradient is not None and seen.gradient is None:
             seen.gradient = gradient.detach().clone()
 
     def _add(
-        self,
-        into: dict[Any, Tensor],
-        key: object,
-        slot: int,
-        gradients: tuple[Tensor | None, ...],
-        *_: object,
+        self, into: dict[Any, Tensor], key: object, slot: int, gradients: _Gradients, *_: object
     ) -> None:
         gradient = gradients[slot]
         if gradient is not None:

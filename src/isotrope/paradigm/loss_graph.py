@@ -78,7 +78,7 @@ class LossGraph:
         # one objective of isotrope is judged by itself; other terms beside it are not read
         first = [n.metadata[MARK][0] for n in self.marked[:1]]
         self.marked = [n for n in self.marked if n.metadata[MARK][0] in first]
-        self.similarities = [] if first else self._kept(candidates) or self._scores()
+        self.similarities = [] if first else self._choose(candidates) or self._scores()
         self._wrong = ""
         for seen in self.similarities:
             paths = softmax_targets.paths_of(seen.hook, self.users_of)
@@ -90,6 +90,7 @@ class LossGraph:
         self.similarities = [] if self._wrong else self.similarities
 
     def _walk(self) -> list[Similarity]:
+        """Store the nodes and their users, down to the weights; return all similarities."""
         stack, been = [self.root], {self.root}
         candidates = []
         while stack and len(been) < MOST_NODES:
@@ -118,15 +119,16 @@ class LossGraph:
         """Return the given nodes and the nodes they are computed from, down to the weights."""
         return set(walk(starts, lambda node: node in stop or node in self._weighty))
 
-    def _kept(self, candidates: list[Similarity]) -> list[Similarity]:
-        """Return the similarities that the loss consists of."""
+    def _choose(self, candidates: list[Similarity]) -> list[Similarity]:
+        """Move hooks, read operands, and return the similarities that the loss consists of."""
         # Similarities inside an encoder, behind an embedding, are left out, and so are products of
         # a matrix of similarities with another factor, such as a mask.
         for c in candidates:
-            self._move_hook(c)
+            self._hook_square(c)
+            self._hook_token_scores(c)
         candidates = [c for c in candidates if c.read_operands()]
         behind = {id(c): self._below(e[0] for e in c.edges if e is not None) for c in candidates}
-        kept = []
+        outer = []
         for c in candidates:
             shapes = {shape_of(e[0], e[1]) for e in c.edges if e is not None}
             on_scores = any(
@@ -140,10 +142,10 @@ class LossGraph:
                 a, b = (edge[0] for edge in c.edges if edge is not None)
                 on_scores |= a in self._below([b]) or b in self._below([a])  # a reconstruction
             if not on_scores:
-                kept.append(c)
-        inside = set[Node]().union(*(behind[id(c)] for c in kept))
-        kept = [c for c in kept if c.node not in inside]
-        return sorted(kept, key=lambda c: c.node._sequence_nr())  # as they were computed
+                outer.append(c)
+        inside = set[Node]().union(*(behind[id(c)] for c in outer))
+        outer = [c for c in outer if c.node not in inside]
+        return sorted(outer, key=lambda c: c.node._sequence_nr())  # as they were computed
 
     def _scores(self) -> list[Similarity]:
         """Return scores that a model gives to pairs without embeddings, as a cross-encoder does."""
@@ -151,36 +153,34 @@ class LossGraph:
             self._last_user(node, lambda _, user: operation_of(user) in _AFTER_SCORES)
             for node in self._scorers
         ]
-        found = []
+        scores = []
         for node in dict.fromkeys(tops):
             shape, value = shape_of(node), value_of((node, 0))
             if value is not None and len(shape) == 2 and shape[1] > _FEW:
                 empty = value.new_zeros(shape[0], 0)
-                found.append(Similarity(node, "scores", (None, None), node, empty, empty, value))
-        return found
+                scores.append(Similarity(node, "scores", (None, None), node, empty, empty, value))
+        return scores
 
-    def _move_hook(self, seen: Similarity) -> None:
-        """Move the hook to squares of distances, or to token similarities by pairs of texts."""
+    def _hook_square(self, seen: Similarity) -> None:
+        """Move the hook of a distance to its square, if the loss squares it."""
         viewed = self._last_user(seen.node, lambda _, user: operation_of(user) == "View")
         users = self.users[viewed, 0]
         if seen.kind == "distance" and len(users) == 1 and operation_of(users[0][0]) == "Pow":
             seen.squared = number_of(saved_of(users[0][0], "exponent")) == 2
             seen.hook = users[0][0] if seen.squared else seen.node
+
+    def _hook_token_scores(self, seen: Similarity) -> None:
+        """Move the hook of a product to the token similarities of which the loss takes maxima."""
         if operation_of(seen.node) not in ("Bmm", "Baddbmm"):
             return
-        node, top, reduced = seen.node, seen.node, False
-        while True:
-            users = self.users[node, 0]
-            if len(users) != 1 or operation_of(users[0][0]) not in _REDUCES:
-                break
+        node = top = seen.node
+        while len(users := self.users[node, 0]) == 1 and operation_of(users[0][0]) in _REDUCES:
             node = users[0][0]
             if operation_of(node) in ("Max", "Amax"):
-                reduced = True
-                break
-            if operation_of(node) in MOVES and top is not None and len(shape_of(top)) != 4:
+                seen.tokens, seen.hook = True, top
+                return
+            if operation_of(node) in MOVES and len(shape_of(top)) != 4:
                 top = node
-        if reduced:
-            seen.tokens, seen.hook = True, top
 
     def directions(self, seen: Similarity) -> list[tuple[Node, int]]:
         """Return the nodes that use a similarity if several do, such as one for each direction."""
@@ -222,6 +222,7 @@ class LossGraph:
         seen = {s.node for s in self.similarities} | set(self.marked)
         if not seen:
             return {}
+        # addmm and baddbmm add their first operand, which is not compared
         of_three = [f for s in self.similarities if len(f := s.node.next_functions) == 3]
         added = [f[0][0] for f in of_three if f[0][0] is not None]
         others = self._below([self.root, *added], stop=seen) - seen
