@@ -28,7 +28,7 @@ from isotrope.kernels import one_pass
 from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.pass_input import Gradients, PassInput
 from isotrope.kernels.statistics import Formula, Unfused, record
-from isotrope.kernels.two_passes import check, two_passes
+from isotrope.kernels.two_passes import takes, two_passes
 
 Swept = tuple[Tensor, Gradients]
 
@@ -84,13 +84,11 @@ def _sweep(inputs: PassInput, both_directions: bool) -> Swept:
     single_pass = one_pass.takes(inputs)
     if single_pass and not both_directions:
         return one_pass.one_pass(inputs)
-    try:
-        check(inputs)
-    except Unfused:
-        if not single_pass:
-            raise
+    if takes(inputs):
+        return two_passes(inputs, directions=2 if both_directions else 1)
+    if single_pass:
         return _each_way(inputs)
-    return two_passes(inputs, directions=2 if both_directions else 1)
+    raise Unfused("neither one pass nor two passes compute the statistics of these views")
 
 
 def _each_way(inputs: PassInput) -> Swept:

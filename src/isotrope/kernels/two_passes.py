@@ -17,7 +17,7 @@ from isotrope.core.terms import Against
 from isotrope.kernels.coupling import confirm
 from isotrope.kernels.negative_mask import NegativeMask
 from isotrope.kernels.pass_input import Evaluated, Gradients, PassInput
-from isotrope.kernels.statistics import Key, Unfused
+from isotrope.kernels.statistics import Key
 from isotrope.kernels.tiles import Tiles, Vectors, add_product, blocks, strips
 
 _MOST = 37.5  # largest 1 / tau with which sums of e^{s/tau} and their inverses fit float32
@@ -38,24 +38,24 @@ def two_passes(inputs: PassInput, *, directions: int) -> tuple[Tensor, Gradients
     return value, passes.finish(gradients)
 
 
-def check(inputs: PassInput) -> None:
-    """Raise ``Unfused`` if two passes cannot compute the loss of these inputs."""
-    views = inputs.views
-    if inputs.questions.kinds not in ({"logsumexp"}, {"softplus"}):
-        raise Unfused("two passes need one statistic: a log-sum-exp or a sum of softplus")
-    if len(views.anchors) != len(views.positives) or views.negatives is not None:
-        raise Unfused("two passes need two views with the same n rows and no other negatives")
-    if 1 / inputs.temperature > _MOST:
-        raise Unfused("two passes need a higher temperature: exponentials could overflow")
+def takes(inputs: PassInput) -> bool:
+    """Return whether two passes can compute the loss: one statistic, two views of n rows."""
+    views, temperatures = inputs.views, set(inputs.questions.temperatures.values())
+    if inputs.questions.kinds not in ({"logsumexp"}, {"softplus"}) or len(temperatures) > 1:
+        return False
+    has_two_views = len(views.anchors) == len(views.positives) and views.negatives is None
+    return has_two_views and 1 / inputs.temperature <= _MOST  # no overflow of the exponentials
 
 
 class _TwoPasses:
     """Computes the sums of every row, the derivatives by these sums, and the gradients.
 
     Attributes:
+        directions: 2 if the positives are anchors too, else 1.
         both: Anchors and positives; each direction takes one of them as anchors.
         across: Whether each view is compared with the other.
         inside: Whether each view is compared with itself.
+        softplus: Whether sums of log(1 + e^{s/tau}) are taken, not of e^{s/tau}.
         positive: Similarities of the positives.
         sums: Sums over the negatives of each row, across and inside, by direction.
         factors: Derivatives of the value by the sums, divided by tau; across, inside, by direction.
@@ -87,10 +87,10 @@ class _TwoPasses:
         learnt = inputs.learnt
         self.by_learnt = None if learnt is None else self.positive.new_zeros(learnt.shape)
         self.along = self.positive.new_zeros(())
-        self.sums, self.factors = self._everywhere(0.0), self._everywhere(0.0)
+        self.sums, self.factors = self._filled(0.0), self._filled(0.0)
         self.foretold = self.factors
 
-    def _everywhere(self, value: float) -> dict[str, list[Tensor]]:
+    def _filled(self, value: float) -> dict[str, list[Tensor]]:
         """A number for each row, across views and within them, by direction."""
         return {
             where: [torch.full_like(self.positive, value) for _ in range(2)]
@@ -99,11 +99,11 @@ class _TwoPasses:
 
     def foresee(self) -> None:
         """Predict the derivatives for the row sums: evaluate the formula at sums of 1."""
-        self.sums = self._everywhere(1.0)
+        self.sums = self._filled(1.0)
         by = self._evaluate(0).by
         for direction in range(self.directions):
             self._add_factors(direction, by)
-        self.foretold, self.sums = self.factors, self._everywhere(0.0)
+        self.foretold, self.sums = self.factors, self._filled(0.0)
 
     def check_foretold(self) -> None:
         """Compare the predicted derivatives with those at the computed sums."""
@@ -125,7 +125,7 @@ class _TwoPasses:
 
     def evaluate(self) -> Tensor:
         """Call the formula for each direction and keep its derivatives; return the value."""
-        self.factors = self._everywhere(0.0)
+        self.factors = self._filled(0.0)
         loss = exact(self.positive.new_zeros(()))
         for direction in range(self.directions):
             result = self._evaluate(direction)
@@ -184,7 +184,7 @@ class _TwoPasses:
                 add_product(gradients[direction][rows.stop :], tile[:, len(tile) :], a)
                 if self.inputs.learns_temperature:
                     square = tile[:, : len(tile)].to(self.dtype)
-                    self._add_along(square @ a / -2, a)
+                    self._add_along(square @ a / -2, a)  # the square counts each pair twice
                 pushed = self.both[direction].combine(tile, rows.start)
                 gradients[direction][rows] += pushed
                 self._add_along(pushed, a)
@@ -228,7 +228,7 @@ class _TwoPasses:
                 sums[1].add_(y[:, y.shape[1] - len(sums[1]) :].sum(dim=0))
             if factors is not None:
                 if self.softplus:
-                    x.div_(x + 1)
+                    x.div_(x + 1)  # e^s / (1 + e^s), the sigmoid, is the slope of softplus
                 own, other = (f.to(x.dtype) for f in factors)
                 x.mul_(torch.add(own[part, None], other))
 
