@@ -33,7 +33,6 @@ from isotrope.paradigm.operands import tables
 from isotrope.paradigm.similarity import Similarity
 
 _Gradients = tuple[Tensor | None, ...]  # of the inputs or outputs of a node
-
 _NOTHING = "the loss is 0: perhaps the batch has one row, one label, or no two equal labels"
 _LENGTHS = 0.02  # share of a path's gradient that squared lengths may leave unexplained
 _RADIAL = 0.02  # share of one path's radial gradient that may be left in the sum of all paths

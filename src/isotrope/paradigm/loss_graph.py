@@ -103,8 +103,7 @@ class LossGraph:
                 if operation_of(node) in ("Addmm", "Mm") and shape_of(node)[1] == 1:
                     self._scorers.append(node)
                 continue
-            similarity = similarity_of(node)
-            if similarity is not None:
+            if (similarity := similarity_of(node)) is not None:
                 candidates.append(similarity)
             for slot, (other, index) in enumerate(node.next_functions):
                 if other is None:
@@ -232,8 +231,7 @@ class LossGraph:
         )
         joins = {}
         for edge, users in self.users.items():
-            leaf = hasattr(edge[0], "variable")
-            weight = leaf and isinstance(edge[0].variable, nn.Parameter)
+            weight = isinstance(getattr(edge[0], "variable", None), nn.Parameter)
             if edge[0] in pairs and edge[0] in others and not weight:
                 outside = [u for u in users if u[0] in others and u[0] not in pairs]
                 if outside:
@@ -244,8 +242,7 @@ class LossGraph:
         """Return why no pair was found."""
         if self._wrong:
             return self._wrong
-        names = [node.name() for node in self.nodes]
-        if any(name.startswith("CompiledFunction") for name in names):
+        if any(node.name().startswith("CompiledFunction") for node in self.nodes):
             return "the loss is compiled and cannot be read; compile only the model"
         of_python: Any = torch.autograd.function.BackwardCFunction
         own = [node.name() for node in self.nodes if isinstance(node, of_python)]

@@ -144,10 +144,7 @@ def _turned(gradient: Tensor) -> bool:
 def _normal(
     operation: str, a: Tensor, b: Tensor, g: Tensor, value: Tensor | None, parts: tuple[Tensor, ...]
 ) -> _OperandPairs | None:
-    """Return the pairs of an operation on a and b; g: gradient of its result ``value``.
-
-    ``parts`` are kept only for one matrix of products, and dropped for all other operations.
-    """
+    """Return the pairs of an operation; g: gradient of its result. Only one matrix keeps parts."""
     match operation:
         case "Mm" | "Addmm":  # n x d, d x m; g: n x m
             return _OperandPairs(a, b.T, g, parts=parts)
@@ -187,32 +184,27 @@ def _symmetric(numbers: Tensor, n: int) -> Tensor:
 
 def _rowwise(a: Tensor, b: Tensor, g: Tensor, value: Tensor | None) -> _OperandPairs | None:
     """As :func:`_normal`, for operands that broadcast and are compared row by row."""
-    dims = max(a.ndim, b.ndim)
+    dims = max(a.ndim, b.ndim, 2)
     a, b = (x.reshape(*[1] * (dims - x.ndim), *x.shape) for x in (a, b))
-    if dims not in (1, 2, 3):
+    if dims > 3:
         return None
-    if dims == 1:
-        a, b = a[None], b[None]
     shape = torch.broadcast_shapes(a.shape, b.shape)
     g = g.reshape(shape[:-1])
     scores = None if value is None else -value.reshape(shape[:-1])
-    if dims < 3:
-        a, b = (x.expand(shape) for x in (a, b))
-        return _OperandPairs(a, b[:, None], g[:, None], None if scores is None else scores[:, None])
-    for x, y in ((a, b), (b, a)):
+    orders = ((a, b), (b, a)) if dims == 3 else ()
+    for x, y in orders:
         one_each = x.shape[1] == 1 == y.shape[0] and shape[0] > 1
         # torch repeats the rows before it takes cosines
         repeated = x.shape == y.shape and bool((x == x[:, :1]).all()) and bool((y == y[:1]).all())
         if one_each or repeated:
             return _OperandPairs(x[:, 0], y[0], g, scores, is_exchanged=x is b)
-    for x, y in ((a, b), (b, a)):
+    for x, y in orders:
         if x.shape[1] == 1:
             one = x[:, 0].expand(shape[0], -1)
             return _OperandPairs(one, y.expand(shape), g, scores, is_exchanged=x is b)
-    a, b = (x.expand(shape).flatten(0, 1) for x in (a, b))
-    return _OperandPairs(
-        a, b[:, None], g.reshape(-1, 1), None if scores is None else scores.reshape(-1, 1)
-    )
+    a, b = (x.expand(shape).flatten(0, -2) for x in (a, b))
+    scores = None if scores is None else scores.reshape(-1, 1)
+    return _OperandPairs(a, b[:, None], g.reshape(-1, 1), scores)
 
 
 def _texts(a: Tensor, b: Tensor, g: Tensor, value: Tensor | None) -> _OperandPairs | None:
