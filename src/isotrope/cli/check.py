@@ -70,11 +70,11 @@ def check(settings: CheckSettings) -> int:
         from isotrope.paradigm.objective_check import prove
 
         objective = registry.find(settings.loss)
-        return _printed((objective.name, check) for check in prove(objective))
-    return _printed(_apart(Path(file), name, settings.dimensions))
+        return _print_checks((objective.name, check) for check in prove(objective))
+    return _print_checks(_check_file(Path(file), name, settings.dimensions))
 
 
-def _apart(file: Path, name: str, dimensions: int | None) -> Iterator[tuple[str, "Check"]]:
+def _check_file(file: Path, name: str, dimensions: int | None) -> Iterator[tuple[str, "Check"]]:
     """Check a file in a separate process, because a loss may end or block its process.
 
     If the command is interrupted, the running check is not reported.
@@ -83,18 +83,18 @@ def _apart(file: Path, name: str, dimensions: int | None) -> Iterator[tuple[str,
 
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_answer, args=(theirs, file, name, dimensions))
+    process = context.Process(target=_send_checks, args=(theirs, file, name, dimensions))
     process.start()
     theirs.close()
     until = time.monotonic() + LIMIT
     try:
         while ours.poll(max(0.0, until - time.monotonic())):
-            found = ours.recv()
-            if found is None:
+            result = ours.recv()
+            if result is None:
                 return
-            if isinstance(found, Exception):
-                raise found
-            yield found
+            if isinstance(result, Exception):
+                raise result
+            yield result
         yield str(file), Check("all", 0, f"not finished after {LIMIT:g} s", passed=False)
     except EOFError:
         process.join()
@@ -106,15 +106,16 @@ def _apart(file: Path, name: str, dimensions: int | None) -> Iterator[tuple[str,
         process.join()
 
 
-def _answer(pipe: "Connection", file: Path, name: str, dimensions: int | None) -> None:
+def _send_checks(pipe: "Connection", file: Path, name: str, dimensions: int | None) -> None:
+    """Send each check of a file, an error of the user, and at last None."""
     from isotrope.paradigm.objective_check import raised
     from isotrope.training.loss_check import checks_in
     from isotrope.training.loss_subject import DIMENSIONS
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process ends this one
     try:
-        for found in checks_in(file, name, dimensions=dimensions or DIMENSIONS):
-            pipe.send(found)
+        for result in checks_in(file, name, dimensions=dimensions or DIMENSIONS):
+            pipe.send(result)
     except InputError as error:
         pipe.send(error)
     except Exception as error:
@@ -127,11 +128,11 @@ def _line(name: str, tried: str, worst: str, mark: str) -> str:
     return f"{legible(name):45}  {tried:>5}  {legible(worst):25}  {mark}".rstrip()
 
 
-def _printed(checked: Iterable[tuple[str, "Check"]]) -> int:
+def _print_checks(checked: Iterable[tuple[str, "Check"]]) -> int:
     """Print each check when it is done, then explain the failed ones; return the exit code."""
     marks = {True: "ok", False: "WRONG", None: "-"}
     wrong = False
-    for key, group in itertools.groupby(checked, key=lambda found: found[0]):
+    for key, group in itertools.groupby(checked, key=lambda result: result[0]):
         print(f"{key}\n\n{_line('compared', 'tried', 'largest difference', '')}")
         print(_line("-" * 45, "-----", "-" * 25, "--"))
         means, mistakes = list[str](), list[str]()
