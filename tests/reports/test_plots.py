@@ -13,7 +13,7 @@ from matplotlib.ticker import StrMethodFormatter
 
 from isotrope.reports.panels import ReportPanel, panel, sections
 from isotrope.reports.pictures import write_pictures
-from isotrope.reports.plots import _TICK, _smooth, styles
+from isotrope.reports.plots import _TICK, _smooth, multiple, styles
 from isotrope.reports.quantities import QUANTITIES, SECTIONS
 from isotrope.reports.runs import Run, read_run
 from tests.reports.folders import (
@@ -265,6 +265,11 @@ def dashes(shown: ReportPanel, run: int, line: str = "") -> tuple[str, ...]:
     found = re.search(rf'id="series-{shown.key}-{run}{line}"> <path d="[^"]*"([^>]*)', shown.svg)
     assert found
     return tuple(re.findall(r"stroke-dash(?:array|offset): ([^;\"]*)", found[1]))
+
+
+def test_multiples_of_pi_keep_their_sign() -> None:
+    texts = [multiple(angle * np.pi) for angle in (-1.5, -1, -0.25, 0, 0.25, 1, 2)]
+    assert texts == ["-3π/2", "-π", "-π/4", "0", "π/4", "π", "2π"]
 
 
 @pytest.mark.parametrize("count", [2, 3, 8])

@@ -314,12 +314,13 @@ def _hides(line: Line2D, other: Line2D) -> bool:
 def _take_turns(group: Sequence[Line2D], dotted: Collection[Line2D]) -> None:
     """Draw coinciding lines in alternating stripes, and coinciding points as rings."""
     stripe, count = 2 * sum(SECOND), len(group)
-    rest = (count - 1) * stripe  # of the other lines
+    remaining = (count - 1) * stripe  # drawn by the other lines
     for place, line in enumerate(group):
         line.set_markersize(line.get_markersize() + 4 * (count - 1 - place))
-        dots = [*SECOND, SECOND[0], SECOND[1] + rest]
-        dashes = dots if line in dotted else [stripe, rest]
-        line.set_linestyle(((count - place) % count * stripe, dashes))
+        dots = [*SECOND, SECOND[0], SECOND[1] + remaining]
+        dashes = dots if line in dotted else [stripe, remaining]
+        offset = (count - place) % count * stripe  # each line begins one stripe later
+        line.set_linestyle((offset, dashes))
 
 
 def multiple(angle: float) -> str:
@@ -328,4 +329,5 @@ def multiple(angle: float) -> str:
     if not times:
         return "0"
     over = "" if times.denominator == 1 else f"/{times.denominator}"
-    return f"{times.numerator if times.numerator > 1 else ''}\N{GREEK SMALL LETTER PI}{over}"
+    factor = {1: "", -1: "-"}.get(times.numerator, times.numerator)
+    return f"{factor}\N{GREEK SMALL LETTER PI}{over}"
