@@ -32,7 +32,7 @@ def log_mean_energy(pairs: Pairs, t: float, against: Against) -> Tensor:
     number = pairs.count(against).sum()
     # log 0 has no derivative: rows without a pair are masked before the sum is taken
     rows = pairs.logsumexp(1 / (2 * t), against).masked_fill(number == 0, 0.0)
-    mean = rows.logsumexp(dim=0) - number.clamp_min(1).log() - 2 * t
+    mean = rows.logsumexp(dim=0) - number.clamp_min(1).log() - 2 * t  # of ||h - x||^2 = 2 - 2 s
     return mean.masked_fill(number == 0, 0.0)
 
 

@@ -74,7 +74,7 @@ class InfoNCE(
         return super().prepare(views)
 
     def formula(self, pairs: Pairs) -> Tensor:
-        return softplus(pairs.gap(self.temperature))
+        return softplus(pairs.gap(self.temperature))  # -log of the positive's softmax share
 
     def components(self, pairs: Pairs) -> Terms:
         weight = Softmax(temperature=self.temperature)(pairs) / self.temperature
