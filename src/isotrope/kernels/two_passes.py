@@ -100,7 +100,7 @@ class _TwoPasses:
     def foresee(self) -> None:
         """Predict the derivatives for the row sums: evaluate the formula at sums of 1."""
         self.sums = self._filled(1.0)
-        by = self._evaluate(0).by
+        by = self._evaluate(0).by  # both directions have the same positives, counts and sums
         for direction in range(self.directions):
             self._add_factors(direction, by)
         self.foretold, self.sums = self.factors, self._filled(0.0)
