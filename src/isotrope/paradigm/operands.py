@@ -246,8 +246,7 @@ def _table(seen: Similarity, pairs: _OperandPairs, most: int) -> Compared:
         anchors, candidates = (F.normalize(x, dim=-1) for x in (anchors, candidates))
     elif even(anchors) and even(candidates) and (is_squared or not is_distance):
         anchors, candidates, scores, unit = _as_cosines(anchors, candidates, scores, seen.kind)
-        is_distance = False
-        gradient = gradient * unit
+        gradient, is_distance = gradient * unit, False
         if scale is not None and abs(unit - 1) > _ROUNDED:
             scale *= unit
     mask = torch.ones_like(gradient, dtype=torch.bool)
