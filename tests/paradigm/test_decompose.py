@@ -257,6 +257,25 @@ def test_negatives_outside_the_batch_make_the_reading_unreliable(noise) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+@pytest.mark.parametrize("tau", [0.02, 0.1, 10.0])
+def test_a_sigmoid_is_no_softmax_also_where_it_is_nearly_one(tau, dtype) -> None:
+    def sigmoid(similarity):
+        sign = 2 * torch.eye(len(similarity)) - 1
+        return -F.logsigmoid(sign * (10 * similarity - 10)).sum() / len(similarity)
+
+    def softmax(similarity):
+        return F.cross_entropy(similarity / tau, torch.arange(len(similarity)))
+
+    a, b = (unit(x).to(dtype) for x in batch("random", 16, 32))
+    for loss in (
+        lambda a, b: softmax(a @ b.T),
+        lambda a, b: softmax(-(torch.cdist(a, b) ** 2) / 2),
+    ):
+        assert decompose(loss, a, b).temperature == pytest.approx(tau, rel=1e-4)
+    assert decompose(lambda a, b: sigmoid(a @ b.T), a, b).temperature is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 def test_the_summary_is_short_and_names_temperature_and_direction(dtype) -> None:
     a, b = (unit(x).to(dtype) for x in batch("random", 40, 64))
     parts = decompose(infonce, a, b)

@@ -47,6 +47,7 @@ from isotrope.paradigm.graph_reading import GraphReading
 Of = Literal["embeddings", "similarities"]
 Reduction = Literal["mean", "sum"]
 
+_ROUNDINGS = 32  # eps that cosines, logarithms and weights may be off (softmax: 7)
 _MUCH = 0.05  # share of gradient or push that the components of a reliable reading may leave over
 
 
@@ -84,7 +85,8 @@ class Decomposition:
                 f"{title}: unreliable\n"
                 f"  GD, W and R leave over {self.misfit:.2g} of the gradient (misfit), or much of "
                 "the push.\n  Try against='within' or 'both', and give the negatives of a queue as "
-                "additional rows of positives"
+                "additional rows of positives; or the\n  loss does not compare rows with rows, but "
+                "for example features (Barlow Twins), and has no GD, W and R"
             )
         moved = self.terms.dissipation * self.terms.pull
         softmax = f", a softmax of temperature {self.temperature:.3g}" if self.temperature else ""
@@ -241,8 +243,9 @@ def decompose(
 
 def _temperature(weight: Tensor, cosine: Tensor) -> float | None:
     """Return the temperature if the weights of each anchor are a softmax of its cosines."""
-    noise = math.sqrt(torch.finfo(weight.dtype).eps)
-    known = weight > noise * weight.amax(dim=1, keepdim=True)
+    eps, most = torch.finfo(weight.dtype).eps, weight.amax(dim=1, keepdim=True)
+    noise = math.sqrt(eps)
+    known = weight > noise * most
     if bool((weight < -noise).any()) or int(known.sum(dim=1).max()) < 3:
         return None
     count = known.sum(dim=1, keepdim=True).clamp_min(1)
@@ -251,8 +254,8 @@ def _temperature(weight: Tensor, cosine: Tensor) -> float | None:
         for v in (cosine, weight.clamp_min(1e-300).log())
     )
     slope = float((x * y).sum() / x.square().sum().clamp_min(1e-300))
-    error = float((y - slope * x).abs().max())
-    return 1 / slope if slope > 0 and error <= math.sqrt(noise) * slope else None
+    allowed = _ROUNDINGS * eps * (slope + 1 + (most / weight).where(known, 0.0))
+    return 1 / slope if slope > 0 and bool(((y - slope * x).abs() <= allowed).all()) else None
 
 
 def _check_arguments(loss_fn: Callable[..., Tensor], of: Of) -> None:
