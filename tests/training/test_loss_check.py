@@ -223,6 +223,67 @@ def test_the_gradient_of_a_sound_loss_passes(objective: Objective) -> None:
     assert {check.passed for check in checks} == {True}, checks
 
 
+def cosines(anchors: Tensor, positives: Tensor) -> Tensor:
+    return F.normalize(anchors, dim=1) @ F.normalize(positives, dim=1).T
+
+
+def others_of(similarity: Tensor) -> Tensor:
+    return ~torch.eye(len(similarity), dtype=torch.bool)
+
+
+def within_margin(a: Tensor, b: Tensor, negatives: Tensor, margin: float = 1.0) -> Tensor:
+    near = F.relu(margin - F.pairwise_distance(a, negatives)).square()
+    return (F.pairwise_distance(a, b).square() + near).mean()
+
+
+def narrow_margin(a: Tensor, b: Tensor, negatives: Tensor, margin: float = 0.05) -> Tensor:
+    gap = F.cosine_similarity(a, negatives) - F.cosine_similarity(a, b)
+    return F.relu(gap + margin).mean()
+
+
+def of_features(a: Tensor, b: Tensor) -> Tensor:
+    a, b = ((x - x.mean(0)) / x.std(0) for x in (a, b))
+    rest = a.T @ b / len(a) - torch.eye(a.shape[1], dtype=a.dtype)
+    return rest.diagonal().square().sum() + 0.005 * rest.square().sum()
+
+
+def hinge_of_all(a: Tensor, b: Tensor) -> Tensor:
+    similarity = cosines(a, b)
+    hinges = F.relu(1.0 + similarity - similarity.diagonal()[:, None])
+    return (hinges * others_of(similarity)).sum(dim=1).mean()
+
+
+def circle_over_the_batch(a: Tensor, b: Tensor) -> Tensor:
+    similarity = cosines(a, b)
+    own, other = similarity.diagonal(), similarity[others_of(similarity)]
+    push = 64 * (other.detach() + 0.25).clamp_min(0) * (other - 0.25)
+    pull = 64 * (1.25 - own.detach()) * (own - 0.75)
+    return F.softplus(push.logsumexp(dim=0) + (-pull).logsumexp(dim=0))
+
+
+def trains_the_positives(a: Tensor, b: Tensor) -> Tensor:
+    return infonce(a.detach(), b)
+
+
+def semi_hard(a: Tensor, b: Tensor) -> Tensor:
+    similarity = cosines(a, b)
+    gap = similarity.diagonal()[:, None] - similarity
+    return F.relu(0.2 - gap)[(gap > 0) & (gap < 0.2)].mean().nan_to_num(0.0)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        *[within_margin, narrow_margin, of_features, hinge_of_all, circle_over_the_batch],
+        *[trains_the_positives, semi_hard],
+    ],
+)
+def test_no_slip_is_named_in_a_loss_of_another_kind(loss: Callable[..., Tensor]) -> None:
+    checks = list(gradient_checks(Subject(loss)))
+    assert {check.passed for check in checks} == {True}, checks
+    assert "attracts" in [check.worst for check in checks]
+
+
 class Scaled(nn.Module):
     """A factor that a module keeps, and one that it only keeps."""
 

@@ -17,10 +17,10 @@ from isotrope.core.rounding import same
 from isotrope.paradigm.objective_check import Check
 from isotrope.training.loss_subject import SIZES, Subject, distance
 
-_COSINES, _NEAR = (0.8, 0.3, -0.5), 0.5  # of an anchor with its positive, and its near negative
+_COSINES, _NEAR = (0.6, 0.3, -0.5), 0.5  # of an anchor with its positive, and its near negative
 _DIRECTIONS = 16  # that the rows of a batch need to be independent
 _TWICE = 2.0  # below it, near negatives count hardly more than others: softmax of tau > 0.7
-_GROWS = 0.9  # above it, the gradient of a pair does not shrink in a larger batch
+_SUMMED, _SUMMED_TWICE = 0.02, 1.6  # a sum over rows, within; a sum over rows and negatives, above
 _SLIGHT = 1e-5  # share of the largest part of a gradient below which a part is rounding
 _TINY = 1e-4  # a number below it only prevents a division by 0
 
@@ -37,7 +37,7 @@ _EVEN = (
 _UNUSED = "use {0} in the loss: other {0} change neither its value nor its gradient"
 _CONSTANT = (
     "not a fault if this is on purpose: another {} does not change the gradient of the loss on "
-    "random embeddings, nor on near and far positives"
+    "random embeddings, nor on near and far positives and negatives"
 )
 
 
@@ -55,37 +55,40 @@ def gradient_checks(subject: Subject) -> Iterator[Check]:
     elif min(pulls) < 0:
         found = ("repels", False, _REPELS)
     yield Check("the positive attracts", len(slopes), *found)
-    beside = [-float(_slopes(subject, cosine, beside=True).diagonal().sum()) for cosine in _COSINES]
+    beside = [-float(_slopes(subject, cosine, sets=2).diagonal().sum()) for cosine in _COSINES]
     ratios = [more / pull for more, pull in zip(beside, pulls, strict=True) if pull]
     if ratios:
-        yield _remark("mean over the batch", min(ratios), _SUM if min(ratios) > _GROWS else "")
-    times = _times(slopes)
-    if times and _is_of_angles(subject):
-        even = _EVEN if max(times) < _TWICE else ""
-        yield _remark("near negatives are pushed more", max(times), even)
+        is_sum = abs(min(ratios) - 1) < _SUMMED or min(ratios) > _SUMMED_TWICE
+        yield _remark("mean over the batch", min(ratios), _SUM if is_sum else "")
+    times = max(_times(slopes), default=0.0)
+    half = max(_times([_slopes(subject, c, near=_NEAR / 2) for c in _COSINES]), default=0.0)
+    is_softmax = half > 1 + _SLIGHT and math.isclose(half**2, times, rel_tol=_SLIGHT)
+    if (is_softmax or times >= _TWICE) and _is_of_angles(subject):
+        yield _remark("near negatives are pushed more", times, _EVEN if times < _TWICE else "")
 
 
 def _remark(name: str, times: float, means: str) -> Check:
-    passed = None if means else True
-    return Check(name, len(_COSINES), f"{times:.2g} times", passed, means.format(times))
+    shown = f"{times:.2g} times"
+    return Check(name, len(_COSINES), shown, None if means else True, means.format(times))
 
 
-def _slopes(subject: Subject, cosine: float, *, beside: bool = False) -> Tensor:
+def _slopes(subject: Subject, cosine: float, *, sets: int = 1, near: float = _NEAR) -> Tensor:
     """Return the derivative of the loss by the cosine of each anchor with each positive, 4 x 4.
 
-    Anchor i has a cosine of 0.5 with positive i + 1, and of 0 with the other two. If ``beside``,
-    four more pairs are in the batch, orthogonal to these.
+    Anchor i has a cosine of ``near`` with positive i + 1, and of 0 with the other two. A second set
+    of pairs is orthogonal to the first. Anchors without a gradient change places with positives.
     """
     numbers = torch.Generator().manual_seed(3)
     square = torch.randn(*2 * [subject.dimensions], dtype=torch.float64, generator=numbers)
-    anchors, own, negatives, others = torch.linalg.qr(square)[0][:_DIRECTIONS].chunk(4)
-    length = math.sqrt(1 - cosine**2 - _NEAR**2)
-    views = [anchors, cosine * anchors + _NEAR * anchors.roll(1, 0) + length * own, negatives]
-    if beside:
-        more = (others, others, -others)
-        views = [torch.cat(both) for both in zip(views, more, strict=True)]
+    rows = torch.linalg.qr(square)[0][:_DIRECTIONS].reshape(2, 2, 4, -1)
+    anchors, own = rows[:sets].unbind(1)
+    length = math.sqrt(1 - cosine**2 - near**2)
+    positives = cosine * anchors + near * anchors.roll(1, 1) + length * own
+    views = [x.flatten(0, 1) for x in (anchors, positives, rows[1, 1].expand_as(anchors))]
     gradient = subject.by_embeddings(views).gradients[0][:4]
-    slopes: Tensor = gradient @ own.T / length
+    if not gradient.any():
+        gradient = subject.by_embeddings([views[1], views[0], views[2]]).gradients[1][:4]
+    slopes: Tensor = gradient @ own[0].T / length
     is_rounding = slopes.abs() <= _SLIGHT * gradient.abs().max()
     return slopes.masked_fill(is_rounding, 0.0)
 
@@ -100,18 +103,22 @@ def _times(slopes: list[Tensor]) -> list[float]:
 
 def _is_of_angles(subject: Subject) -> bool:
     """Whether longer embeddings leave the value as it is; otherwise norms may set a temperature."""
-    value, longer = (subject.value([k * x for x in _random(subject)]) for k in (1, 2))
+    value, longer = (subject.value([k * x for x in _graded(subject)]) for k in (1, 2))
     return abs(longer - value) <= _SLIGHT * (1 + abs(value))
 
 
-def _random(subject: Subject) -> list[Tensor]:
+def _graded(subject: Subject) -> list[Tensor]:
+    """Return anchors, positives at graded distances, and negatives twice as far away."""
     encoder, inputs = subject.inputs()
-    return [encoder(x).detach() for x in inputs]
+    anchors, *_, noise = (encoder(x).detach() for x in inputs)
+    # so that any margin is between positive and negative of some row, but not of all
+    noise = noise * torch.logspace(0.3, -1.8, len(noise), dtype=torch.float64)[:, None]
+    return [anchors, anchors + noise, anchors - 2 * noise]
 
 
 def _inputs(subject: Subject) -> Iterator[Check]:
     """Whether the loss changes with its positives, and with its negatives."""
-    views, numbers = _random(subject), torch.Generator().manual_seed(4)
+    views, numbers = _graded(subject), torch.Generator().manual_seed(4)
     usual, unused = subject.by_embeddings(views), list[str]()
     names = list(subject.parameters)[: subject.views]
     for place, name in enumerate(names[1:], start=1):
@@ -155,8 +162,8 @@ def _others(value: object) -> list[float]:
 
 
 def _gradient(subject: Subject) -> Tensor:
-    """Return the gradients on random embeddings, and the derivatives of :func:`_slopes`."""
-    parts = subject.run().gradients
+    """Return the gradients on random and graded embeddings, and those of :func:`_slopes`."""
+    parts = subject.run().gradients + subject.by_embeddings(_graded(subject)).gradients
     if subject.dimensions >= _DIRECTIONS:
         parts += [_slopes(subject, cosine) for cosine in _COSINES]
     return torch.cat([x.flatten() for x in parts])
