@@ -270,8 +270,8 @@ def triplets(file: Path) -> str:
 @pytest.mark.parametrize(
     "given",
     [
-        *[{"hardness_mode": m, "hardness_strength": 5} for m in ("all_negatives", "foo")],
-        *[{"scale": "many"}, {"mini_batch_size": 0}],
+        *[{"hardness_mode": "foo", "hardness_strength": 5}, {"scale": "many"}],
+        {"mini_batch_size": 0},
     ],
 )
 def test_settings_with_which_a_loss_fails_are_refused_before_the_encoder_is_loaded(
@@ -293,6 +293,62 @@ def test_a_loss_is_tried_with_the_columns_of_its_batches(name: str, tmp_path: Pa
     for texts in (("a",), ("a", "b"), ("a", "b", "c", "d")):
         if len(texts) < 3 or name not in OF_TWO_TEXTS:
             check_record(TrainSettings.read(settings), Record(texts, tmp_path, 1, True))
+
+
+@pytest.mark.parametrize("mode", ["in_batch_negatives", "hard_negatives", "all_negatives"])
+def test_harder_negatives_count_more_if_each_row_has_one(mode: str, tmp_path: Path) -> None:
+    own = {"hardness_mode": mode, "hardness_strength": 5}
+    name = "MultipleNegativesRankingLoss"
+    settings = {"files": ["x"], "output": "y", "loss": name, "loss_settings": own}
+    check_record(TrainSettings.read(settings), Record(("a", "b", "c"), tmp_path, 1, True))
+    with refused_setting("loss", value=name):
+        check_record(TrainSettings.read(settings), Record(("a", "b", "c", "d"), tmp_path, 1, True))
+
+
+@pytest.mark.parametrize(
+    ("name", "scores", "own"),
+    [
+        ("CachedMultipleNegativesRankingLoss", (), {"show_progress_bar": "true"}),
+        ("MultipleNegativesRankingLoss", (), {"hardness_mode": "in_batch_negatives"}),
+        ("DistillKLDivLoss", (0.5, 0.3), {}),
+    ],
+)
+def test_a_trial_prints_nothing(
+    name: str,
+    scores: tuple[float, ...],
+    own: dict[str, str],
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    settings = {"files": ["x"], "output": "y", "loss": name, "loss_settings": own}
+    record = Record(("a", "b", "c"), tmp_path, 1, True, scores=scores)
+    check_record(TrainSettings.read(settings), record)
+    assert (*capfd.readouterr(), caplog.text) == ("", "", "")
+
+
+@pytest.mark.parametrize(
+    ("given", "texts", "named"),
+    [
+        ({}, ("a", "b"), None),  # the loss is chosen later
+        ({}, ("a", "b", "c"), "MarginMSELoss"),
+        ({"objective": "infonce"}, ("a", "b"), "CoSENTLoss"),
+    ],
+)
+def test_the_loss_that_is_named_for_scores_takes_the_texts(
+    given: dict[str, str],
+    texts: tuple[str, ...],
+    named: str | None,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    settings = TrainSettings.read({"files": ["x"], "output": "y", "recipe": "auto", **given})
+    record = Record(texts, tmp_path, 1, True, scores=(0.5,))
+    check_record(settings, record)
+    said = capsys.readouterr().err
+    assert f"--loss {named}" in said if named else not said
+    if named:
+        check_record(settings.model_copy(update={"loss": named}), record)
 
 
 @pytest.mark.parametrize(

@@ -228,6 +228,7 @@ def unreadable(path: str | Path, error: Exception) -> InputError:
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of another library's error message, cut to 200 characters."""
+    """Return the first line of another library's error message, cut to about 200 characters."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__)[:200]
+    line = lines[0] if lines else type(error).__name__
+    return line if len(line) <= 200 else f"{line[:200].rsplit(' ', 1)[0]} ..."

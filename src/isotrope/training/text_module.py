@@ -10,9 +10,11 @@ it gets the embeddings as the saved model returns them, after the ``Normalize`` 
 """
 
 import inspect
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import replace
+from io import StringIO
 from typing import Any
 
 import numpy as np
@@ -22,15 +24,16 @@ from sentence_transformers.sentence_transformer import losses
 from torch import Tensor, nn
 
 from isotrope.adapters.sentence_transformers.losses import CachedObjectiveLoss, ObjectiveLoss
-from isotrope.core.autograd import seeded
 from isotrope.core.errors import InputError, SettingError, first_line, nearest
 from isotrope.core.views import Views
 from isotrope.data.schemas import Record
 from isotrope.data.text.batches import Batch
 from isotrope.data.text.tokens import TokenStore
 from isotrope.diagnostics.observe import loss_column, measure
+from isotrope.encoders.quiet import quiet_loading
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.paradigm.objective import Objective
+from isotrope.training.early_checks import takes_scores
 from isotrope.training.optimisers import build_optimizer, learning_rate_at, set_rates
 from isotrope.training.progress import warn
 from isotrope.training.recipe import Plan
@@ -270,31 +273,32 @@ def check_record(settings: TrainSettings, record: Record) -> None:
         )
     if loss is not None:
         _try(loss, settings.loss_settings, record)
-    if record.scores and loss not in OF_SCORES:
+    is_pair = len(record.texts) == 2
+    if record.scores and loss not in OF_SCORES and not (is_pair and takes_scores(settings)):
         used = f"{loss or settings.objective} uses the texts, not the scores"
-        warn(f"add --loss {OF_SCORES[3]} to learn from the scores: {used}")
+        warn(f"add --loss {OF_SCORES[0 if is_pair else 3]} to learn from the scores: {used}")
 
 
 def _try(loss: str, settings: Mapping[str, float | str], record: Record) -> None:
     """Compute a loss of sentence-transformers on a tiny encoder, with the columns of a record."""
-    sizes = [3] * max(2, len(record.texts))
-    if several := len(sizes) > 2 and loss not in OF_SCORES:
-        sizes = [3, 3, 4]  # a batch has all hard negatives in one column
-    with seeded(0):
+    texts, ones = max(2, len(record.texts)), torch.ones(3, 3, dtype=torch.long)
+    columns = [ones] * texts
+    if texts > 2 and loss not in OF_SCORES:
+        columns = [ones, ones, ones.repeat(texts - 2, 1)]  # one column has all hard negatives
+    with quiet_loading(), redirect_stderr(StringIO()), warnings.catch_warnings(action="ignore"):
         model = SentenceEncoder.scratch(["a"], width=2, layers=1).model
         own = {key: model if key == "guide" else value for key, value in settings.items()}
         labels = torch.rand(3, len(record.scores)).squeeze(1)
-        ones = [torch.ones(size, 3, dtype=torch.long) for size in sizes]
         try:
-            columns = [{"input_ids": x, "attention_mask": x} for x in ones]
-            host_loss(model, loss, own)(columns, labels)
+            features = [{"input_ids": x, "attention_mask": x} for x in columns]
+            host_loss(model, loss, own)(features, labels)
         except Exception as error:  # whatever their loss raises shows what it cannot take
             raise SettingError(
-                f"has failed{' with a column of hard negatives' * several}: {first_line(error)}",
+                f"has failed: {first_line(error)}",
                 setting="loss",
                 value=loss,
-                remedy="choose other `--loss.NAME` settings"
-                + ", or two columns of texts with `--columns`" * several,
+                remedy=f"choose other {'`--loss.NAME` settings, or other ' * bool(settings)}"
+                f"`--columns` (now {len(record.texts)} of texts, {len(record.scores)} of scores)",
             ) from error
 
 
