@@ -23,7 +23,6 @@ ALLOWED = {
     ("training/launch.py", "pickle"): "a pipe to a process of our own",
     ("training/worker.py", "pickle"): "the other end of it",
     ("training/launch.py", "subprocess"): "processes of our own",
-    ("training/launch.py", "socket"): "a free port for them, on this machine",
     ("core/lock.py", "socket"): "the name of this machine",
     ("core/result.py", "subprocess"): "git, with fixed arguments: the state of the repository",
     ("training/card.py", "huggingface_hub"): "the text of a model card; nothing is sent",

@@ -228,7 +228,7 @@ def unreadable(path: str | Path, error: Exception) -> InputError:
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of another library's error message, cut to about 200 characters."""
+    """Return the first line of another library's error message, cut to about 300 characters."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     line = lines[0] if lines else type(error).__name__
-    return line if len(line) <= 200 else f"{line[:200].rsplit(' ', 1)[0]} ..."
+    return line if len(line) <= 300 else f"{line[:300].rsplit(' ', 1)[0]} ..."
