@@ -173,3 +173,21 @@ def test_the_positives_of_a_queue_are_the_cause_of_what_they_do(kind: str | None
     assert queued(kind=kind).verdict[0] == "healthy"
     assert queued(kind=kind, shuffled=True).verdict[0] == "unrelated-positives"
     assert queued(kind=kind, same=True).verdict == ("dead-views",)
+
+
+@pytest.mark.parametrize("negated", [False, True])
+def test_a_rising_objective_is_no_loss_with_the_opposite_sign(negated: bool) -> None:
+    """The optimizer maximises, or the loop passes the objective itself to the Doctor."""
+    torch.manual_seed(0)
+    encoder = torch.nn.Linear(64, 32)
+    optimizer = torch.optim.Adam(encoder.parameters(), lr=1e-2, maximize=not negated)
+    doctor = isotrope.Doctor(every=1, say=None)
+    for _ in range(40):
+        shared = torch.randn(32, 16)
+        a, b = (encoder(torch.cat([shared, torch.randn(32, 48)], dim=1)) for _ in range(2))
+        doctor.observe(objective := -infonce(a, b))
+        optimizer.zero_grad()
+        (-objective if negated else objective).backward()
+        optimizer.step()
+    assert doctor.rows[-1]["loss"] > doctor.rows[0]["loss"]
+    assert "pushed-positives" not in doctor.diagnose(batch_size=32).verdict

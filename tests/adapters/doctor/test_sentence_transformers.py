@@ -751,3 +751,19 @@ def test_the_margin_of_a_triplet_loss_is_read_with_its_largest_distance(
         assert found == {"margin": 3.0, "largest-distance": pytest.approx(largest, rel=1e-4)}
     assert _margin(losses.BatchHardTripletLoss(tiny)) == {}
     assert _margin(losses.MultipleNegativesRankingLoss(tiny)) == {}
+
+
+class Negated(losses.MultipleNegativesRankingLoss):
+    """Their loss with the opposite sign."""
+
+    def forward(self, *arguments: Any) -> torch.Tensor:
+        return -super().forward(*arguments)
+
+
+@pytest.mark.parametrize("rate", [1e-5, 1e-3])
+def test_four_steps_show_a_loss_with_the_opposite_sign(rate: float, tmp_path: Path) -> None:
+    model = scratch()
+    theirs = trainer(model, Negated(model), related(), tmp_path, learning_rate=rate)
+    doctor = watching(theirs)
+    theirs.train()
+    assert doctor.diagnose().verdict == ("pushed-positives",)

@@ -1,6 +1,7 @@
 """Verdicts on pull and push: easy negatives, copies, temperatures, a gradient that never fades."""
 
 from dataclasses import replace
+from statistics import correlation
 
 from isotrope.diagnostics import proposals
 from isotrope.diagnostics.evidence import RunEvidence
@@ -35,6 +36,12 @@ _ANGLES = "positive_mean", "negative_mean", "positive_std", "negative_std"
 _LEARNT = 1.0  # lead of positives, in standard deviations
 
 
+def _maximises(case: RunEvidence) -> bool:
+    """Return whether the loss rises with the steps, by more than three standard errors."""
+    loss = case.series("loss")
+    return len({*loss}) > 1 and correlation(range(len(loss)), loss) > 3 / len(loss) ** 0.5
+
+
 PUSHED_POSITIVES = Verdict(
     "pushed-positives",
     "the loss pushes positives away and pulls negatives closer",
@@ -53,6 +60,7 @@ PUSHED_POSITIVES = Verdict(
     ),
     Change("the loss with the opposite sign, since an optimizer minimises it"),
     explains=("diverging", "collapsed", *EFFECTS),
+    unless=(_maximises,),
 )
 
 
