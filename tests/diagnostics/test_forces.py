@@ -191,3 +191,20 @@ def test_a_rising_objective_is_no_loss_with_the_opposite_sign(negated: bool) -> 
         optimizer.step()
     assert doctor.rows[-1]["loss"] > doctor.rows[0]["loss"]
     assert "pushed-positives" not in doctor.diagnose(batch_size=32).verdict
+
+
+def of_several(a: Tensor, b: Tensor, *, last: bool) -> Tensor:
+    """MIL-NCE: three positives of each anchor, and one negative."""
+    units = [F.normalize(x, dim=1) for x in (a, b, b + 0.3 * torch.randn_like(b), 0.5 * a + b)]
+    places = [*units[1:], units[1].roll(1, dims=0)]
+    places = places if last else places[::-1]
+    scores = torch.stack([(units[0] * x).sum(dim=1) for x in places], dim=1) / 0.1
+    mine = scores[:, :3] if last else scores[:, 1:]
+    return (scores.logsumexp(dim=1) - mine.logsumexp(dim=1)).mean()
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_one_negative_beside_several_positives_is_no_opposite_sign(last: bool) -> None:
+    doctor = watched(lambda a, b: of_several(a, b, last=last))
+    assert "reversed" not in {x["family"] for x in doctor.losses.values()}
+    assert "pushed-positives" not in doctor.diagnose(batch_size=32).verdict

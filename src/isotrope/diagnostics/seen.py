@@ -211,11 +211,17 @@ def _kind_of_batch(
 
 def _is_reversed(table: Compared) -> bool:
     """Whether anchors push at most one candidate, and pull the others as a softmax pushes them."""
-    pulled = SoftmaxEvidence.of(replace(table, gradient=-table.gradient)).temperature
+    opposite = replace(table, gradient=-table.gradient)
+    tau = SoftmaxEvidence.of(opposite).temperature
     most = int((table.mask & (table.gradient > 0)).sum(dim=1).max())
     # towards a teacher of another temperature, the candidates below the first are pulled, too
-    same = pulled and abs(pulled * (table.scale or 1 / pulled) - 1) < 2 * _EQUAL
-    return most == 1 and bool(same)
+    if most != 1 or not tau or abs(tau * (table.scale or 1 / tau) - 1) >= 2 * _EQUAL:
+        return False
+    # the only negative beside several positives is pushed more, the nearer it is
+    push, own = torch.where(table.mask, exact(table.gradient), 0).max(dim=1)
+    lead = _leads(_ComparedPairs(opposite, own), tau)
+    (_, rise), (_, spread) = torch.stack([push, lead]).cov(correction=0)
+    return bool(rise <= _EXACT * push.mean() * spread.sqrt())
 
 
 def _has_no_negatives(tables: list[Compared], table: Compared) -> bool:
