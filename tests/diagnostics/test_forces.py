@@ -208,3 +208,21 @@ def test_one_negative_beside_several_positives_is_no_opposite_sign(last: bool) -
     doctor = watched(lambda a, b: of_several(a, b, last=last))
     assert "reversed" not in {x["family"] for x in doctor.losses.values()}
     assert "pushed-positives" not in doctor.diagnose(batch_size=32).verdict
+
+
+def weighted(a: Tensor, b: Tensor, *, focal: bool = False) -> Tensor:
+    loss = F.cross_entropy(cosines(a, b) / TAU, torch.arange(len(a)), reduction="none")
+    weights = (1 - (-loss).exp()) ** 2 if focal else torch.rand(len(a)) + 0.05
+    return (weights * loss).mean()
+
+
+@pytest.mark.parametrize("focal", [False, True])
+def test_anchors_with_weights_are_done_if_their_positives_lead(focal: bool) -> None:
+    done = watched(lambda a, b: weighted(a, b, focal=focal), noise=0.3)
+    assert all(row["dissipation"] is None for row in done.rows)
+    assert done.diagnose(batch_size=32).verdict[0] in ("nothing-left-to-learn", "dissipated-early")
+    hard = watched(lambda a, b: weighted(a, b, focal=focal))
+    diagnosis = hard.diagnose(batch_size=32)
+    assert diagnosis.healthy
+    missing = any("not examined: gradient dissipation" in note for note in diagnosis.notes)
+    assert missing == all(row["dissipation"] is None for row in hard.rows)

@@ -69,6 +69,7 @@ def _coverage(case: RunEvidence) -> list[str]:
         f"push of negatives{few if readings.negative_count(case) == 1 else ''}": (
             readings.hardest_over_even(case) is not None
         ),
+        "gradient dissipation": bool(case.series("dissipation")),
         "copies": bool(case.series("false_negatives")),
         "embeddings": bool(case.series("std")),
         "held-out scores": readings.gain_in_score(case) is not None,

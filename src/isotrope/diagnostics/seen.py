@@ -25,6 +25,7 @@ _EQUAL = 0.05  # relative difference allowed between a measured GD and InfoNCE's
 _ROUGHLY = 0.2  # the same difference if anchors have weights, or positives a margin
 _EXACT = 0.01  # share of the pushes' variation that a temperature may leave unexplained
 _TEACHER = 0.5  # the same share; above it, the targets of a softmax are a teacher's scores
+_FEW, _ALIKE = 8, 0.75  # anchors, correlation and power that show a power of InfoNCE's GD
 _LEAST_FORCE = 1e-6  # GD below which a softmax has rounded the pull of an anchor
 
 Kind = Literal["softmax", "reversed", "pairs", "targets", "scores", "nothing", "other"]
@@ -145,7 +146,9 @@ def measure_compared(
     stated = None if table.scale is None else 1 / table.scale
     # far from 0, the pushes of a sigmoid look like those of a softmax
     sigmoid = table.has_sigmoids and not (table.is_balanced and bool(table.gradient.any()))
-    fitted = None if sigmoid else _fitted_temperature(sums, stated)
+    fitted = None if sigmoid else sums.temperature
+    if fitted and stated and abs(fitted / stated - 1) < _EQUAL:
+        fitted = stated  # only rounding differs
     of_softmax = None if sigmoid else fitted or stated
     own = _own_candidates(table, forces)
     kind = _kind_of_batch(tables, table, forces, own, sums, of_softmax)
@@ -260,7 +263,7 @@ def _measure_batch(
         numbers["hardest_share"] = _hardest_in_softmax(pairs, tau)
     numbers |= _corrections(pairs, forces, terms, unit, is_softmax=is_softmax)
     if factor is None:
-        numbers |= {"dissipation": None, "dead": None}
+        numbers |= {"dissipation": None, "dead": _dead_by_similarities(pairs, forces, unit)}
     numbers["temperature"] = tau
     places: tuple[tuple[int, int], ...] = ()
     if numbers.get("false_negatives") and table.rows == len(table.anchors):  # not of a sample
@@ -314,14 +317,6 @@ def _corrections(
         still = unit * push.maximum(forces.pull) < DEAD
         numbers["dead"] = float(exact(still[opposed]).mean())
     return numbers
-
-
-def _fitted_temperature(evidence: SoftmaxEvidence, stated: float | None) -> float | None:
-    """Return the temperature that the pushes show; the stated one if only rounding differs."""
-    tau = evidence.temperature
-    if tau and stated and abs(tau / stated - 1) < _EQUAL:  # in half precision
-        return stated
-    return tau
 
 
 def _own_candidates(table: Compared, forces: _Forces) -> Tensor:
@@ -434,14 +429,24 @@ def _of_infonce(pairs: _ComparedPairs, measured: Tensor, tau: float) -> tuple[Te
     multiple = float((shown * expected).sum() / expected.square().sum().clamp_min(1e-300))
     # the exponent is a rounded cosine divided by tau
     near = _EQUAL + (torch.finfo(torch.bfloat16).eps / tau if table.is_rounded else 0.0)
-    is_one, misfit = abs(multiple - 1) < near, _distance(multiple * expected, shown)
+    is_one, misfit = abs(multiple - 1) < near, torch.dist(multiple * expected, shown) / shown.norm()
     if misfit < _EQUAL:
         return expected.to(measured), 1.0 if is_one else multiple
     margin = (torch.logit(shown, 1e-6) + lead).median().clamp_min(0)
-    with_margin = _distance(torch.sigmoid(margin - lead), shown)
+    with_margin = torch.dist(torch.sigmoid(margin - lead), shown) / shown.norm()
     if with_margin < _ROUGHLY or (is_one and misfit < _ROUGHLY):
         return measured, 1.0
     return measured / measured.max().clamp_min(1e-30), None
+
+
+def _dead_by_similarities(pairs: _ComparedPairs, forces: _Forces, tau: float) -> float | None:
+    """Return the share of anchors with a GD near 0; None if GD is not a power of InfoNCE's."""
+    expected = F.logsigmoid(-_leads(pairs, tau))
+    push = exact(forces.push.sum(dim=1)).clamp_min(1e-30).log()
+    (xx, xy), (_, yy) = torch.stack([expected, push]).cov(correction=0).tolist()
+    # the power is about 1 if anchors have weights, and larger in a focal loss
+    alike = len(push) >= _FEW and xy > _ALIKE * max(xx, math.sqrt(xx * yy))
+    return float(exact(xy / xx * expected < math.log(DEAD)).mean()) if alike else None
 
 
 def _leads(pairs: _ComparedPairs, tau: float) -> Tensor:
@@ -449,11 +454,6 @@ def _leads(pairs: _ComparedPairs, tau: float) -> Tensor:
     scores = exact(pairs.table.scores) / tau
     other = scores.masked_fill(~pairs.negative(), -torch.inf).logsumexp(dim=1)
     return scores.gather(1, pairs.positive_places[:, None])[:, 0] - other
-
-
-def _distance(x: Tensor, y: Tensor) -> float:
-    """Return the distance of two vectors over the length of the second; NaN if that is 0."""
-    return float(torch.linalg.vector_norm(x - y) / torch.linalg.vector_norm(y))
 
 
 def _geometry(tables: list[Compared]) -> dict[str, float | None]:
