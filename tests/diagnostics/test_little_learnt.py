@@ -9,7 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import isotrope
+from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Diagnosis
+from isotrope.diagnostics.verdicts.outcome import nothing_learnt
 
 Loss = Callable[[nn.Module, Tensor, Tensor, Tensor], Tensor]
 
@@ -87,6 +89,48 @@ def test_a_squared_error_that_ends_like_the_mean_label_is_not_healthy() -> None:
     assert found.findings[0].evidence[0].number > 1
 
 
+def test_one_batch_does_not_show_that_labels_are_inverted() -> None:
+    calls: list[int] = []
+
+    def loss(model: nn.Module, x: Tensor, y: Tensor, score: Tensor) -> Tensor:
+        calls.append(len(calls))
+        label = score if len(calls) > 1 else 1 - score
+        return F.mse_loss(F.cosine_similarity(model(x), model(y)), label)
+
+    doctor = trained(loss, encoder())
+    assert doctor.rows[0]["label_gap"] < -1
+    assert "unrelated-positives" not in doctor.diagnose(batch_size=32).verdict
+
+
+def test_another_loss_may_have_the_size_of_a_squared_error_in_some_batches() -> None:
+    calls: list[int] = []
+
+    def loss(model: nn.Module, x: Tensor, y: Tensor, score: Tensor) -> Tensor:
+        calls.append(len(calls))
+        cosine = F.cosine_similarity(model(x), model(y))
+        value = (cosine * (1 - 2 * (score > 0.5).float())).mean()
+        return value + (0.25 - value).detach() if len(calls) % 8 == 1 else value
+
+    doctor = trained(loss, encoder())
+    assert sum(row["unexplained"] is not None for row in doctor.rows) == 3
+    assert not doctor.anatomy.case().series("unexplained")
+
+
+@pytest.mark.parametrize(
+    "label", [lambda s: 2 * s - 1, lambda s: s + 0.7 * torch.randn(len(s))], ids=["offset", "noise"]
+)
+def test_much_of_the_labels_may_be_unexplained_while_a_model_learns(
+    label: Callable[[Tensor], Tensor],
+) -> None:
+    def loss(model: nn.Module, x: Tensor, y: Tensor, score: Tensor) -> Tensor:
+        return F.mse_loss(F.cosine_similarity(model(x), model(y)), label(score))
+
+    doctor = trained(loss, encoder(), rate=0.005)
+    assert doctor.anatomy.case().end("unexplained") > 0.9
+    found = doctor.diagnose(batch_size=32).findings
+    assert not any(e.name == "unexplained" for f in found for e in f.evidence)
+
+
 def contrast(model: nn.Module, x: Tensor, y: Tensor, _: Tensor) -> Tensor:
     a, b = F.normalize(model(x), dim=1), F.normalize(model(y), dim=1)
     return F.cross_entropy(a @ b.T / 0.1, torch.arange(len(a)))
@@ -97,8 +141,17 @@ def test_a_rate_at_which_nothing_changes(rate: float, verdict: str) -> None:
     found = trained(contrast, encoder(), rate=rate).diagnose(batch_size=32)
     assert found.verdict[0] == verdict
     if verdict == "not-examined":
-        assert found.findings[0].change.endswith("ten times the learning rate")
+        assert found.findings[0].change.startswith("more steps")
         assert found.findings[0].evidence[0].name == "logged_steps"
+
+
+@pytest.mark.parametrize(("fall", "learns"), [(0.02, True), (0.0, False)])
+def test_batches_of_two_sources_in_turn_hide_no_learning(fall: float, learns: bool) -> None:
+    """The losses of the sources differ much more than training changes either of them."""
+    noise = (0.05 * torch.randn(36, generator=torch.Generator().manual_seed(0))).tolist()
+    losses = [(0.6, 2.5)[i % 2] - fall * i + noise[i] for i in range(36)]
+    rows = [{"step": float(i), "loss": loss, "dead": 0.0} for i, loss in enumerate(losses)]
+    assert (nothing_learnt(RunEvidence(rows=rows)) is None) is learns
 
 
 def test_a_teacher_that_is_as_sure_as_its_student_shows_no_positives() -> None:

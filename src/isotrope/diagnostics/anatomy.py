@@ -370,6 +370,9 @@ class Anatomy:
                 "to judge each data set by itself, pass a dict of losses to the trainer: the "
                 f"batches of {sets} data sets that this process saw are judged as one"
             ]
+        if 10 * sum(row["unexplained"] is not None for row in rows) < 9 * len(rows):
+            chance: Row = {"unexplained": None, "label_gap": None}  # as large as a squared error
+            rows = [row if row["unexplained"] is None else row | chance for row in rows]
         above = [(row["dissipation"] or 0) > _WHOLE for row in rows]
         if any(above):
             mostly = 2 * sum(above) > sum(row["dissipation"] is not None for row in rows)

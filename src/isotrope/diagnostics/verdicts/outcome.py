@@ -1,6 +1,5 @@
 """Verdicts on the course of a training: nothing to learn, a weak pull, a falling dev score."""
 
-import itertools
 import math
 import statistics
 
@@ -13,6 +12,7 @@ from isotrope.diagnostics.readings import (
     further_evidence,
     gain_in_score,
     is_contrastive,
+    loss_falls,
 )
 from isotrope.diagnostics.verdict import Change, Found, Threshold, Verdict, compared, crosses
 from isotrope.diagnostics.verdicts.sources import NEWER, OURS, ZOO
@@ -22,6 +22,7 @@ _LOGGED_STEPS = 3  # with fewer, the anchors of the first step are not judged
 _LEAST_DONE = 5  # logged steps that a share of finished anchors needs
 _LEARNING = 9  # logged steps that show whether anything was learnt
 _CHANCE = 3.5  # median differences of two batches, which are about 3.5 standard deviations
+_NOISE = 1.1  # share of the variance that noise in labels leaves, except for chance
 _STILL = 0.5  # share of dead anchors; if more are dead, the loss is near its floor
 _LEARNT = ("loss", "norm", "std", "positive_mean", "negative_mean")
 _MOVED = 10  # logged steps that a risen angle needs
@@ -255,23 +256,24 @@ def nothing_learnt(case: RunEvidence) -> Found | None:
     """Return a sign that the model has learnt nothing, and the remedy; None without one."""
     if len({*case.series("loss")}) < _LEARNING or gain_in_score(case) is not None:
         return None
-    steps = (Evidence("logged_steps", len(case.rows)),)
-    left = case.end("unexplained")
-    if left is not None and crosses("unexplained", left):
+    steps = Evidence("logged_steps", len(case.rows))
+    left, changed = case.end("unexplained") or 0.0, any(_changed(case, x) for x in _LEARNT)
+    # an offset of the labels or noise in them also leaves much unexplained
+    if crosses("unexplained", left) and not (changed and (left < _NOISE or loss_falls(case))):
         return Found(
             (compared("unexplained", left), *further_evidence(case, "loss")),
             "At the end, the cosines predict the labels hardly better than the mean label would: "
             "the model has not learnt the labels.",
-            "labels between -1 and 1 as cosines are, more steps, or another learning rate",
+            "labels between -1 and 1 if some are outside, more steps, or another learning rate",
         )
     done = case.series("dead")
-    if not done or statistics.median(done) > _STILL or any(_changed(case, x) for x in _LEARNT):
+    if not done or statistics.median(done) > _STILL or changed:
         return None
     return Found(
-        (*steps, *further_evidence(case, "loss", "positive_mean", "negative_mean")),
+        (steps, *further_evidence(case, "loss", "positive_mean", "negative_mean")),
         "Neither the loss nor the embeddings changed by more than batches differ by chance: "
         "nothing shows that the model has learnt anything.",
-        f"more steps, larger batches, or {proposals.rate_in_trainer(case, 10)}",
+        "more steps, larger batches or, if it is lower than usual, a higher learning rate",
     )
 
 
@@ -282,7 +284,8 @@ def _changed(case: RunEvidence, column: str) -> bool:
     if not third:
         return False
     change = abs(statistics.fmean(values[-third:]) - statistics.fmean(values[:third]))
-    chance = statistics.median(abs(b - a) for a, b in itertools.pairwise(values))
+    apart = ([abs(b - a) for a, b in zip(values, values[k:], strict=False)] for k in (1, 2))
+    chance = min(map(statistics.median, apart))  # batches of two data sets may take turns
     return change > _CHANCE * chance * math.sqrt(2 / third)
 
 

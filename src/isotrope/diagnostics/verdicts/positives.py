@@ -145,10 +145,11 @@ def _unrelated_positives(case: RunEvidence) -> Found | None:
 
 def _inverted(case: RunEvidence) -> Evidence | None:
     """Return the number that shows that labels are inverted; None if they are not."""
-    gap, graded = case.first("label_gap"), case.series("graded_gap")
-    if len(graded) >= _LEAST_GRADED:
-        gap = statistics.median(graded[: max(_LEAST_GRADED, len(graded) // 3)])
-    name = "graded_gap" if graded else "label_gap"
+    name = "graded_gap" if case.series("graded_gap") else "label_gap"
+    gap, gaps = case.first(name), case.series(name)
+    if name == "graded_gap" or case.series("unexplained"):  # of a single batch
+        few = len(gaps) < _LEAST_GRADED
+        gap = None if few else statistics.median(gaps[: max(_LEAST_GRADED, len(gaps) // 3)])
     return compared(name, gap) if gap is not None and crosses(name, gap) else None
 
 
@@ -269,7 +270,8 @@ UNRELATED_POSITIVES = Verdict(
             "how much closer pairs with high labels are in the first logged steps",
             "for labelled pairs, in the first logged steps with 8 pairs of either label: how much "
             "larger the mean angle is in pairs with lower labels than in pairs with higher labels, "
-            "in units of the larger standard deviation of the angles",
+            "in units of the larger standard deviation of the angles. For a mean squared error: "
+            "the median of the first measurements, at least five",
             f"{NEWER}. With 8 pairs of low and 8 of high labels, the limit is two standard errors",
             below=-1.0,
             unit="standard deviations",
