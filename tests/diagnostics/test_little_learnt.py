@@ -9,6 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import isotrope
+from isotrope.core.distributed import local_norm
+from isotrope.diagnostics import anatomy
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Diagnosis
 from isotrope.diagnostics.verdicts.outcome import nothing_learnt
@@ -152,6 +154,23 @@ def test_batches_of_two_sources_in_turn_hide_no_learning(fall: float, learns: bo
     losses = [(0.6, 2.5)[i % 2] - fall * i + noise[i] for i in range(36)]
     rows = [{"step": float(i), "loss": loss, "dead": 0.0} for i, loss in enumerate(losses)]
     assert (nothing_learnt(RunEvidence(rows=rows)) is None) is learns
+
+
+def test_norms_of_weights_that_have_changed_are_not_computed_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shapes: list[tuple[int, ...]] = []
+
+    def counted(weight: Tensor) -> float:
+        shapes.append(tuple(weight.shape))
+        return local_norm(weight)
+
+    monkeypatch.setattr(anatomy, "local_norm", counted)
+    model = nn.Sequential(encoder(), nn.Linear(24, 12, bias=False))
+    doctor = trained(contrast, model, [*model[0].parameters()])
+    # the optimizer lacks the last weight, so only a norm shows whether it changes
+    assert [shapes.count(shape) for shape in ((24, 16), (24,), (12, 24))] == [2, 2, 24]
+    assert len(doctor.anatomy.settings["unchanged"]) == 1
 
 
 def test_a_teacher_that_is_as_sure_as_its_student_shows_no_positives() -> None:

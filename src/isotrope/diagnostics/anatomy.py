@@ -260,14 +260,16 @@ class Anatomy:
         # norms of whole parameters: a step changes few rows of a table of embeddings
         own = {id(x): (x, local_part(x.detach())) for r in readings for x in r.weights}
         own = {key: x for key, x in own.items() if x[1].numel() > 1}  # no temperature
+        first, moved = self._weights, self.settings.get("moved", False)
+        if moved:  # norms are slow, and a weight of another version has changed
+            own = {k: x for k, x in own.items() if k not in first or first[k][1] == x[0]._version}
         new = {key: (local_norm(part), x._version) for key, (x, part) in own.items()}
-        if common := new.keys() & self._weights.keys():
-            moved = any(new[k][0] != self._weights[k][0] for k in common)
-            self.settings["moved"] = moved or self.settings.get("moved", False)
-            still = {k: tuple(own[k][0].shape) for k in common if new[k] == self._weights[k]}
+        if (common := new.keys() & first.keys()) or moved:
+            self.settings["moved"] = moved or any(new[k][0] != first[k][0] for k in common)
+            still = {k: tuple(own[k][0].shape) for k in common if new[k] == first[k]}
             named = [self.names.get(k, f"one of shape {shape}") for k, shape in still.items()]
             self.settings["unchanged"] = sorted(named) if self.settings["moved"] else []
-        self._weights = new | self._weights
+        self._weights = new | first
 
     def seen_again(self, texts: list[Tensor], step: int) -> None:
         """Log the epoch of a step. It ends when rows of two columns (as numbers) occur again."""
