@@ -84,6 +84,25 @@ def test_the_labels_of_a_squared_error_are_read_from_its_gradient(
         assert "1 - LABEL" in found.findings[0].change
 
 
+@pytest.mark.parametrize("rate", [1e-3, 0.02])
+def test_labels_outside_the_cosines_are_not_learnt_although_the_loss_falls(rate: float) -> None:
+    def loss(model: nn.Module, x: Tensor, y: Tensor, score: Tensor) -> Tensor:
+        return F.mse_loss(F.cosine_similarity(model(x), model(y)), 5 * score)
+
+    torch.manual_seed(0)
+    doctor = trained(loss, nn.Sequential(nn.Linear(16, 24, bias=False)), rate=rate)
+    assert doctor.diagnose(batch_size=32).verdict == ("not-examined",)
+
+
+def test_a_squared_error_of_equal_labels_is_not_called_inverted() -> None:
+    def loss(model: nn.Module, x: Tensor, y: Tensor, score: Tensor) -> Tensor:
+        return F.mse_loss(F.cosine_similarity(model(x), model(y)), torch.full_like(score, 0.8))
+
+    doctor = trained(loss, encoder())
+    assert "unrelated-positives" not in doctor.diagnose(batch_size=32).verdict
+    assert all(row["unexplained"] is None for row in doctor.rows)
+
+
 def test_a_squared_error_that_ends_like_the_mean_label_is_not_healthy() -> None:
     found = scored("right", rate=1e-6)
     assert found.verdict == ("not-examined",)

@@ -36,7 +36,6 @@ COLUMNS = (*columns("doctor"), "series")
 place of the data set or loss in ``settings["series"]``, counted from 0 (the first has None)."""
 
 _WHOLE = 1.001  # a dissipation above this exceeds 1 by more than rounding
-
 _TARGETS = (
     "the loss only pulls embeddings towards targets that get no gradient, so the Doctor cannot see "
     "what keeps the embeddings from collapsing (for example, a predictor)"
@@ -45,7 +44,6 @@ _LEFT_OUT = 0.02  # share of the gradient; if other terms have more, the pairs a
 _AGAIN = 0.05  # share of a batch's texts; a larger share that came before ends the first epoch
 _MOST_TEXTS = 1_000_000
 _LIE = {"norm", "std", "uniformity", "effective_rank", "embedding_gradient", "radial"}
-
 _PLAIN = asdict(Words())
 
 Row = dict[str, float | None]
@@ -82,8 +80,8 @@ class Anatomy:
         words: The names of settings in the user's trainer. Proposed changes use these names.
         names: Names of parameters by their ``id``, if the model is known.
         factor: Gradient of the last batch's loss, divided by the gradient of InfoNCE. GD does not
-            include this factor. If the factor is unknown, ``factor``, GD and the share of dead
-            anchors are None, because GD may then contain the factor 1/temperature.
+            include this factor. If it is unknown, ``factor`` and GD are None. Dead anchors are then
+            counted by the similarities, if GD is a power of InfoNCE's.
         over_guess: InfoNCE of the last batch's pairs (see :class:`~.seen.SeenBatch`).
     """
 
@@ -261,10 +259,12 @@ class Anatomy:
         own = {id(x): (x, local_part(x.detach())) for r in readings for x in r.weights}
         own = {key: x for key, x in own.items() if x[1].numel() > 1}  # no temperature
         first, moved = self._weights, self.settings.get("moved", False)
+        known = own.keys() & first.keys()
         if moved:  # norms are slow, and a weight of another version has changed
             own = {k: x for k, x in own.items() if k not in first or first[k][1] == x[0]._version}
         new = {key: (local_norm(part), x._version) for key, (x, part) in own.items()}
-        if (common := new.keys() & first.keys()) or moved:
+        if known:
+            common = known & new.keys()
             self.settings["moved"] = moved or any(new[k][0] != first[k][0] for k in common)
             still = {k: tuple(own[k][0].shape) for k in common if new[k] == first[k]}
             named = [self.names.get(k, f"one of shape {shape}") for k, shape in still.items()]

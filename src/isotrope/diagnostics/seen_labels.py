@@ -14,6 +14,7 @@ _SLACK, _SLACK_OF_HALF = 1e-3, 0.1  # share of a pull that rounding may change
 _INVERTED = -1.0  # label gap (in deviations) from which labels count as inverted
 _ERROR = 0.02  # relative difference from a mean squared error; half precision rounds
 _LEAST_PAIRS = 8  # pairs on either side for measuring the gap between pulled and pushed pairs
+_ONE_LABEL = 1e-7  # variance of equal labels, which is due to rounding
 
 
 def measure_labels(
@@ -175,7 +176,9 @@ def measure_scored(tables: list[Compared], loss: float, factor: float) -> dict[s
     high, angle = label > label.mean(), cosine.clamp(-1, 1).arccos()
     gap = gap_in_deviations(-angle[high], -angle[~high])
     variance = float(label.var())
-    if gap is None or not variance > 0:
+    if variance < _ONE_LABEL:
+        return {"label_gap": None, "graded_gap": None}
+    if gap is None:
         return {}
     unexplained = float((error / known).square().mean()) / variance
     return {"label_gap": gap, "graded_gap": None, "unexplained": unexplained}

@@ -67,7 +67,11 @@ def test_advice_names_what_to_change_and_says_when_there_is_nothing() -> None:
         "Train with `--max-length 256`, the limit of the encoder: 25% of the rows have a text "
         "of over 32 tokens."
     )
-    for most, remedy in ((512, "try `--max-length 512`"), (256, "choose an encoder")):
+    for most, remedy in (
+        (512, "try `--max-length 512`"),
+        (2**31 - 1, "try `--max-length 512`"),
+        (256, "choose an encoder"),
+    ):
         at_most = replace(audit, limits=(256, 256, most))
         assert f"Split long texts into passages, or {remedy}" in list(at_most.advice())[1]
     assert any("grouped.jsonl" in line for line in audited(InfoNCE()).advice())

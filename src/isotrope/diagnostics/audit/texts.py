@@ -188,9 +188,8 @@ class TextAudit(Audit):
             )
         limit, own, most = self.limits
         if len(found["cut"]) > _CUT * n:
-            longer = (
-                f"try `--max-length {most}`" if own < most else "choose an encoder for longer texts"
-            )
+            longer = f"try `--max-length {min(2 * limit, most)}`"
+            longer = longer if own < most else "choose an encoder for longer texts"
             remedy = f"Split long texts into passages, or {longer}"
             if limit < own:
                 remedy = f"Train with `--max-length {own}`, the limit of the encoder"

@@ -259,14 +259,16 @@ def nothing_learnt(case: RunEvidence) -> Found | None:
     steps = Evidence("logged_steps", len(case.rows))
     left, changed = case.end("unexplained") or 0.0, any(_changed(case, x) for x in _LEARNT)
     # an offset of the labels or noise in them also leaves much unexplained
-    if crosses("unexplained", left) and not (changed and (left < _NOISE or loss_falls(case))):
+    learns = changed and (left < _NOISE or loss_falls(case))
+    outside = (case.end("loss") or 0.0) > left  # labels from -1 to 1 have a variance of at most 1
+    if crosses("unexplained", left) and (outside or not learns):
         return Found(
             (compared("unexplained", left), *further_evidence(case, "loss")),
             "At the end, the cosines predict the labels hardly better than the mean label would: "
             "the model has not learnt the labels.",
             "labels between -1 and 1 if some are outside, more steps, or another learning rate",
         )
-    done = case.series("dead")
+    done = case.series("dead") or [0.0] * len(case.series("unexplained"))
     if not done or statistics.median(done) > _STILL or changed:
         return None
     return Found(
