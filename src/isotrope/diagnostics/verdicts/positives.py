@@ -22,6 +22,7 @@ from isotrope.diagnostics.verdict import Change, Found, Threshold, Verdict, comp
 from isotrope.diagnostics.verdicts.sources import DONE, EFFECTS, NEWER, ZOO
 
 _MANY = 9  # logged steps
+_LEAST_LABELLED = 3  # batches that all have to show inverted labels, if there are few of them
 _LEAST_GRADED = 5  # measurements of a batch that show whether graded labels are inverted
 _CHANCE = 2  # median differences of two batches, which are about two standard deviations
 _CLEAR = 0.3  # how much nearer positives are than negatives, in standard deviations
@@ -147,9 +148,12 @@ def _inverted(case: RunEvidence) -> Evidence | None:
     """Return the number that shows that labels are inverted; None if they are not."""
     name = "graded_gap" if case.series("graded_gap") else "label_gap"
     gap, gaps = case.first(name), case.series(name)
-    if name == "graded_gap" or case.series("unexplained"):  # of a single batch
-        few = len(gaps) < _LEAST_GRADED
-        gap = None if few else statistics.median(gaps[: max(_LEAST_GRADED, len(gaps) // 3)])
+    if len(gaps) >= _LEAST_GRADED and (name == "graded_gap" or case.series("unexplained")):
+        gap = statistics.median(gaps[: max(_LEAST_GRADED, len(gaps) // 3)])
+    elif name == "graded_gap":  # of a single batch each
+        gap = None
+    elif case.series("unexplained"):
+        gap = max(gaps) if len(gaps) >= _LEAST_LABELLED else None
     return compared(name, gap) if gap is not None and crosses(name, gap) else None
 
 
@@ -271,7 +275,7 @@ UNRELATED_POSITIVES = Verdict(
             "for labelled pairs, in the first logged steps with 8 pairs of either label: how much "
             "larger the mean angle is in pairs with lower labels than in pairs with higher labels, "
             "in units of the larger standard deviation of the angles. For a mean squared error: "
-            "the median of the first measurements, at least five",
+            "the median of the first five or more steps, or the largest of three or four",
             f"{NEWER}. With 8 pairs of low and 8 of high labels, the limit is two standard errors",
             below=-1.0,
             unit="standard deviations",
