@@ -152,9 +152,9 @@ def test_a_longer_limit_is_saved(tmp_path: Path, folder: Path) -> None:
     encoder.save(tmp_path / "short")
     short = SentenceEncoder.load(tmp_path / "short")
     assert (short.max_length, short.positions) == (32, 64)
-    assert [*map(int, re.findall(r"\d+", short.limits))] == [32, 64]
+    assert [*map(int, re.findall(r"\d+", short.limit_clause))] == [32, 64]
     short.extend(64)
-    assert [*map(int, re.findall(r"\d+", short.limits))] == [64]
+    assert [*map(int, re.findall(r"\d+", short.limit_clause))] == [64]
     short.extend(48)
     short.save(tmp_path / "longer")
     assert SentenceTransformer(str(tmp_path / "longer"), device="cpu").max_seq_length == 48

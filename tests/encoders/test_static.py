@@ -47,7 +47,7 @@ def test_it_is_saved_with_its_new_length(
         model[0].tokenizer.enable_truncation(limit, direction=side)
     encoder = SentenceEncoder(model, "m")
     before = encoder.encode(TEXTS)
-    assert [*map(int, re.findall(r"\d+", encoder.limits))] == ([limit] if limit else [])
+    assert [*map(int, re.findall(r"\d+", encoder.limit_clause))] == ([limit] if limit else [])
     encoder.extend(16)
     encoder.save(tmp_path / "again")
     same(encoder, tmp_path / "again")

@@ -621,11 +621,11 @@ def test_what_to_try_next(tmp_path: Path) -> None:
     short = StoreReport(**{**counts, **known})  # type: ignore[arg-type]
     file = file_of(pairs(4), tmp_path)
     settings = TrainSettings.read({"files": [str(file)], "output": "run"})
-    wide: Any = SimpleNamespace(positions=512, limits="the limits")
-    narrow: Any = SimpleNamespace(positions=32, limits="")
+    wide: Any = SimpleNamespace(positions=512, limit_clause="the limits")
+    narrow: Any = SimpleNamespace(positions=32, limit_clause="")
     advice = next_step(short, wide, DevHistory("dev"), settings)
     assert "--max-length 64" in advice
-    assert wide.limits in advice
+    assert wide.limit_clause in advice
     assert "an encoder for longer texts" in next_step(short, narrow, DevHistory("dev"), settings)
     few = replace(short, truncated_share=0.0)
     assert "or add pairs: 100 pairs are few" in next_step(few, narrow, DevHistory("dev"), settings)

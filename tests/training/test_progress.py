@@ -53,7 +53,7 @@ def test_the_limit_of_the_saved_model_is_told(
     for most in (16, 128):
         own = {"max_steps": 1, "max_length": most, "output": f"{quick['output']}{most}"}
         encoder = fit(**{**quick, **own, "progress": True}).encoder
-        limits.append(f"in the saved model, {encoder.limits}" in capsys.readouterr().err)
+        limits.append(f"in the saved model, {encoder.limit_clause}" in capsys.readouterr().err)
     assert limits == [True, False]
 
 

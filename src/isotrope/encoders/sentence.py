@@ -164,7 +164,7 @@ class SentenceEncoder(nn.Module):
         return list(self._body)
 
     @property
-    def limits(self) -> str:
+    def limit_clause(self) -> str:
         """A clause for messages: how many tokens the encoder reads, and how many are possible."""
         own = f"{self.max_length:,}" if self.max_length < modules.UNLIMITED else "any number of"
         more = self.max_length < self.positions < modules.UNLIMITED

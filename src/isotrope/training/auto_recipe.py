@@ -192,7 +192,7 @@ def _for_pairs(facts: Facts, encoder: SentenceEncoder, settings: TrainSettings) 
         Choice("objective", OBJECTIVE, both),
         Choice("objective_settings", {"temperature": TEMPERATURE, **own}, both),
         Choice("head", "none", "a head helps with single texts only"),
-        _cut(length, encoder.limits, longest, settings),
+        _cut(length, encoder.limit_clause, longest, settings),
         Choice("query_prompt", query, "the prompt that the encoder was trained with"),
         Choice("passage_prompt", passage, "the prompt that the encoder was trained with"),
         *_watched(facts, settings, steps),
@@ -286,7 +286,7 @@ def _for_texts(facts: Facts, encoder: SentenceEncoder, settings: TrainSettings) 
     length = _length(longest, min(1.0, wanted), facts, settings)
     steps, until = _until(wanted, facts, settings, length, "single texts need one epoch")
     return [
-        _cut(length, f"at most 128 for single texts; {encoder.limits}", longest, settings),
+        _cut(length, f"at most 128 for single texts; {encoder.limit_clause}", longest, settings),
         *_watched(facts, settings, steps),
         Choice(
             "batch_size", _batch(facts, settings), "the other texts of a batch are the negatives"

@@ -139,7 +139,7 @@ def _advice(
         longer = f"`--max-length {min(2 * report.max_length, encoder.positions)}`"
         remedy = longer if encoder.positions > report.max_length else "an encoder for longer texts"
         cut = f"{report.truncated_share:.0%} of the texts were cut after {report.max_length} tokens"
-        yield f"try {remedy}: {cut}, and {encoder.limits}"
+        yield f"try {remedy}: {cut}, and {encoder.limit_clause}"
     if (pairs := report.kept + report.held_out) < _FEW and report.columns > 1:
         wrong = "look for wrong pairs with `isotrope audit`, or " * (not report.scored)
         yield f"{wrong}add pairs: {pairs:,} pairs are few"

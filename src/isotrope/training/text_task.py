@@ -130,7 +130,7 @@ class TextTask(TrainingTask):
         if report.negatives_dropped:
             left_out.append(f"{report.negatives_dropped:,} negatives dropped, which are held out")
         own = self.module.encoder
-        elsewhere = f"; for scores and in the saved model, {own.limits}"
+        elsewhere = f"; for scores and in the saved model, {own.limit_clause}"
         say(
             f"{objective}{report.kept:,} {_unit(report)} ({', '.join(left_out)}), "
             f"{report.truncated_share:.1%} of the texts cut after {report.max_length} tokens"
