@@ -8,10 +8,11 @@ B. sentence-transformers as its documentation shows it: multiple-negatives ranki
    batches of 64 without duplicates, 2e-5 with 10% warm-up and linear decay, one epoch;
 C. the same trainer tuned by hand: the setting of GRID that is best on the dev part at seed 0;
 D. ``isotrope train PAIRS`` without a flag;
-E. what ``isotrope audit PAIRS`` finds is masked: ``isotrope train grouped.jsonl --groups label``.
+E. what ``isotrope audit PAIRS`` finds is masked: ``isotrope train grouped.jsonl --groups label``;
+F. ``isotrope train TEXTS`` without a flag, on the texts of the task's own corpus alone.
 
-    python -m benchmarks.tasks run TASK ... [--encoder NAME] [--settings A B C D E] [--seeds 0 1 2]
-        [--data DIR] [--device cuda] [--pairs N]
+    python -m benchmarks.tasks run TASK ... [--encoder NAME] [--settings A B C D E F]
+        [--seeds 0 1 2] [--data DIR] [--device cuda] [--pairs N]
     python -m benchmarks.tasks show [--encoder NAME] [--device cuda] [--pairs N]
 
 B and C use ``ObjectiveLoss(model, "infonce", temperature=0.05)``, whose value and gradient equal
@@ -69,6 +70,11 @@ def sample(folder: Path, seed: int, count: int = PAIRS) -> list[list[str]]:
     pairs = [row for row in fields(folder / "train.tsv.gz") if len(row) == 2]
     random.Random(seed).shuffle(pairs)
     return pairs[:count]
+
+
+def corpus(folder: Path) -> list[list[str]]:
+    """Return the different texts that a task searches, each as a row of one field."""
+    return [[text] for text in dict.fromkeys(row[1] for row in fields(folder / "corpus.tsv.gz"))]
 
 
 class Judge:
@@ -184,7 +190,7 @@ def by_hand(
 def by_isotrope(
     encoder: str, pairs: Sequence[Sequence[str]], cell: Cell, device: str
 ) -> tuple[Any, float]:
-    """Run ``isotrope train PAIRS``, or also ``isotrope audit`` before it.
+    """Run ``isotrope train`` on pairs or texts, or also ``isotrope audit`` before it.
 
     Returns the saved model and the processor seconds of the commands.
     """
@@ -214,6 +220,7 @@ KEY = ("by", "rate", "epochs", "seed")
 EARLIER, CPU = "earlier rules", "cpu"
 MOST_OF_GRID = 0.6
 UNTRAINED, THEIRS, OURS, AUDITED = "nothing", "sentence-transformers", "isotrope", "isotrope audit"
+OF_TEXTS = "isotrope, texts"
 
 
 def stored(file: Path) -> list[Cell]:
@@ -234,6 +241,7 @@ def compared(
         "C": [(THEIRS, *best, seed) for seed in SEEDS] if best else [],
         "D": [(OURS, 0, 0, seed) for seed in SEEDS],
         "E": [(AUDITED, 0, 0, seed) for seed in SEEDS],
+        "F": [(OF_TEXTS, 0, 0, seed) for seed in SEEDS],
     }
 
 
@@ -280,10 +288,11 @@ def run(
     torch.set_num_threads(1)
     file, path, judge = folder / f"{task}.jsonl", weights(encoder), Judge(data, task)
     while cell := missing(task, settings, stored(file), seeds):
-        pairs, start = sample(data / "tasks" / task, cell["seed"], count), time.perf_counter()
+        source, start = data / "tasks" / task, time.perf_counter()
+        pairs = corpus(source) if cell["by"] == OF_TEXTS else sample(source, cell["seed"], count)
         if cell["by"] == UNTRAINED:
             model, spent = SentenceTransformer(path, device=device), 0.0
-        elif cell["by"] in (OURS, AUDITED):
+        elif cell["by"] in (OURS, AUDITED, OF_TEXTS):
             model, spent = by_isotrope(path, pairs, cell, device)
         else:
             model, spent = by_hand(path, pairs, cell, device)
@@ -338,7 +347,7 @@ def mean(cells: list[Cell], keys: Sequence[tuple[str, float, int, int]], of: str
 
 def row(task: str, cells: list[Cell]) -> list[str]:
     """Return a task's line of the table: scores, D less C, STS-B, processor seconds."""
-    keys = {s: of for s, of in compared(task, cells, MOST_OF_GRID).items() if s != "E"}
+    keys = {s: of for s, of in compared(task, cells, MOST_OF_GRID).items() if s in "ABCD"}
     there = {tuple(cell[key] for key in KEY) for cell in cells}
     keys = {s: [key for key in of if key in there] for s, of in keys.items()}
     texts = ["" if not of else f"{mean(cells, of, 'test'):.1f} ({len(of)})" for of in keys.values()]
@@ -385,17 +394,24 @@ def show(encoder: str, folder: Path, on_cpu: Path) -> None:
             print(f"| {' | '.join([task, *row(task, cells)])} |")
     for task in (*SHORT, *LONG):
         cells = stored(folder / f"{task}.jsonl")
-        audited, plain = (of := compared(task, cells))["E"], of["D"]
-        here = [cell["seed"] for cell in cells if cell["by"] == AUDITED]
-        pair = [[key for key in keys if key[3] in here] for keys in (audited, plain)]
-        scores = [by_query(cells, keys) for keys in pair]
-        if all(score is not None for score in scores):
-            gap, low, high = difference(*scores)
-            prices = [f"{mean(cells, keys, 'stsb'):.1f}" for keys in pair]
-            print(
-                f"{task}: E - D {gap:+.1f} ({low:+.1f} to {high:+.1f}), {len(here)} seeds, "
-                f"STS-B of E and D: {', '.join(prices)}"
-            )
+        _show_beside("E", "D", AUDITED, task, cells)
+        _show_beside("F", "A", OF_TEXTS, task, cells)
+
+
+def _show_beside(setting: str, other: str, by: str, task: str, cells: list[Cell]) -> None:
+    """Print how much a setting, made by ``by``, differs from another one on a task."""
+    ours, theirs = (compared(task, cells)[name] for name in (setting, other))
+    here = [cell["seed"] for cell in cells if cell["by"] == by]
+    own = [key for key in ours if key[3] in here]
+    beside = theirs if other == "A" else [key for key in theirs if key[3] in here]
+    scores = [by_query(cells, keys) for keys in (own, beside)]
+    if all(score is not None for score in scores):
+        gap, low, high = difference(*scores)
+        prices = [f"{mean(cells, keys, 'stsb'):.1f}" for keys in (own, beside)]
+        print(
+            f"{task}: {setting} - {other} {gap:+.1f} ({low:+.1f} to {high:+.1f}), {len(here)} "
+            f"seeds, STS-B of {setting} and {other}: {', '.join(prices)}"
+        )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -406,7 +422,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("action", choices=("run", "show"))
     parser.add_argument("task", nargs="*")
     parser.add_argument("--encoder", default="all-MiniLM-L6-v2", help="name or folder")
-    parser.add_argument("--settings", nargs="+", default=["A", "B", "C"], choices=tuple("ABCDE"))
+    parser.add_argument("--settings", nargs="+", default=["A", "B", "C"], choices=tuple("ABCDEF"))
     parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS, choices=SEEDS)
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--pairs", type=int, default=PAIRS, metavar="N", help="pairs to train on")
