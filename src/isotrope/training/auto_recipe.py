@@ -299,10 +299,11 @@ def _for_texts(facts: Facts, encoder: SentenceEncoder, settings: TrainSettings) 
 def _watched(facts: Facts, settings: TrainSettings, steps: int) -> list[Choice]:
     """Return the choices that hold out data to compare the model before and after training."""
     given, derived = "dev" in settings.model_fields_set, of_steps(steps)
+    # single texts do not say what a search should find, so a training on them must prove its gain
+    strict = facts.columns == 1 or bool(facts.start.chance)
     # few held-out pairs can reject a training, but choose its best step only if --patience does
-    chosen = facts.columns > 1 and "prefer" not in settings.model_fields_set
-    chosen = chosen and (settings.patience is None or bool(facts.start.chance))
-    prefer = "original" if facts.start.chance else str(derived["prefer"])
+    chosen = "prefer" not in settings.model_fields_set and (settings.patience is None or strict)
+    prefer = "original" if strict else str(derived["prefer"])
     prefer = prefer if chosen else settings.prefer
     why = f"the original model is saved if the trained one is {_REJECTED[prefer]}"
     why += ", because so few steps change little," * (chosen and prefer == "best")
