@@ -16,7 +16,7 @@ from isotrope.core.hyper import Hyper, Temperature, check, hypers
 from isotrope.core.terms import AGAINST, Against, By
 from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.pairs import Pairs
-from isotrope.kernels.surrogate_sums import FLOOR, Exponent, SurrogatePairs
+from isotrope.kernels.surrogate_sums import Exponent, SurrogatePairs
 from isotrope.paradigm.metric import CLOSE, Metric, angle, dissimilarity, shifted, slope
 
 __all__ = [
@@ -236,18 +236,8 @@ class Softmax(Weight):
         return self.normaliser == "batch"
 
     def __call__(self, pairs: Pairs) -> Tensor:
-        if isinstance(pairs, SurrogatePairs):
-            exponent = Exponent(temperature=float(self.temperature))
-            return pairs.shares(self.by, exponent, whole=self.batch_wide)
-        similarity, negative = _compared(pairs, self.by)
-        logits = (similarity / self.temperature).masked_fill(~negative, -torch.inf)
-        top = logits.amax(dim=1, keepdim=True)
-        if self.normaliser == "batch":
-            top = top.amax()
-        # without negatives the maximum is -inf and all weights are 0
-        mass = (logits - top.masked_fill(top == -torch.inf, 0.0)).exp()
-        total = mass.sum() if self.normaliser == "batch" else mass.sum(dim=1, keepdim=True)
-        return mass / total.where(total != 0, 1.0)
+        exponent = Exponent(temperature=float(self.temperature))
+        return _shares(pairs, self.by, exponent, whole=self.batch_wide)
 
 
 @dataclass(frozen=True)
@@ -276,14 +266,7 @@ class Power(Weight):
     by: Annotated[By, _BY] = "cross"
 
     def __call__(self, pairs: Pairs) -> Tensor:
-        if isinstance(pairs, SurrogatePairs):
-            return pairs.shares(self.by, Exponent(power=self.power))
-        similarity, negative = _compared(pairs, self.by)
-        # in logarithms, because a high power of a small similarity underflows
-        logits = self.power * similarity.clamp_min(FLOOR).log()
-        logits = logits.masked_fill(~negative, -torch.inf)
-        some = negative.any(dim=1, keepdim=True)
-        return logits.masked_fill(~some, 0.0).softmax(dim=1) * negative
+        return _shares(pairs, self.by, Exponent(power=self.power))
 
 
 @dataclass(frozen=True)
@@ -293,11 +276,7 @@ class Uniform(Weight):
     by: Annotated[By, _BY] = "cross"
 
     def __call__(self, pairs: Pairs) -> Tensor:
-        if isinstance(pairs, SurrogatePairs):
-            return pairs.shares(self.by, Exponent(power=0.0))
-        similarity, negative = _compared(pairs, self.by)
-        mass = negative.to(similarity.dtype)
-        return mass / mass.sum(dim=1, keepdim=True).clamp_min(1)
+        return _shares(pairs, self.by, Exponent(power=0.0))
 
 
 @dataclass(frozen=True)
@@ -343,6 +322,21 @@ def products(pairs: Pairs, rows: Tensor, *compared: Tensor, against: Against) ->
         return pairs.products(against, rows, *compared)
     parts = [(rows @ x.T).fill_diagonal_(0) for x in compared]
     return torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]
+
+
+def _shares(pairs: Pairs, by: By, exponent: Exponent, *, whole: bool = False) -> Tensor:
+    """Return weights proportional to e^exponent; the arguments are those of the method ``shares``.
+
+    The weights of a row, or of a batch, without negatives are all 0.
+    """
+    if isinstance(pairs, SurrogatePairs):
+        return pairs.shares(by, exponent, whole=whole)
+    similarity, negative = _compared(pairs, by)
+    logits = exponent.of(similarity.masked_fill(~negative, -torch.inf))
+    top = logits.amax() if whole else logits.amax(dim=1, keepdim=True)
+    mass = (logits - top.masked_fill(top == -torch.inf, 0.0)).exp()
+    total = mass.sum() if whole else mass.sum(dim=1, keepdim=True)
+    return mass / total.where(total != 0, 1.0)
 
 
 def _compared(pairs: Pairs, by: By) -> tuple[Tensor, Tensor]:
