@@ -12,6 +12,7 @@ from isotrope.training.images.settings import find_method
 from isotrope.training.optimisers import (
     LARS,
     SCHEDULES,
+    OwnRate,
     build_optimizer,
     cosine,
     learning_rate_at,
@@ -113,7 +114,7 @@ def test_biases_and_norms_decay_only_where_the_plan_says_all(name: str) -> None:
 def test_rates_are_set_by_step_and_held_where_they_are_constant() -> None:
     module = net()
     plan = replace(PLAN, last_weight_decay=0.4, decay_all=False)
-    optimizer = build_optimizer(module, plan, predictor=module[3], times=3, constant=True)
+    optimizer = build_optimizer(module, plan, own_rate=OwnRate(module[3], 3, constant=True))
     set_rates(optimizer, plan, 60)
     found = {p: (g["lr"], g["weight_decay"]) for g in optimizer.param_groups for p in g["params"]}
     decay = weight_decay_at(plan, 60)
@@ -121,7 +122,7 @@ def test_rates_are_set_by_step_and_held_where_they_are_constant() -> None:
     assert found[module[1].weight] == (learning_rate_at(plan, 60), 0.0)
     assert found[module[3].weight] == (1.5, decay)
     assert found[module[3].bias] == (1.5, 0.0)
-    faster = build_optimizer(module, plan, predictor=module[3], times=3)
+    faster = build_optimizer(module, plan, own_rate=OwnRate(module[3], 3))
     set_rates(faster, plan, 60)
     rates = {p: g["lr"] for g in faster.param_groups for p in g["params"]}
     assert rates[module[3].weight] == 3 * rates[module[0].weight] == 3 * learning_rate_at(plan, 60)

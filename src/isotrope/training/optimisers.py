@@ -6,6 +6,7 @@ Therefore a resumed run has the same values as an uninterrupted run.
 
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -85,26 +86,33 @@ def weight_decay_at(plan: Plan, step: int) -> float:
     return cosine(plan.weight_decay, plan.last_weight_decay, min(1.0, step / plan.steps))
 
 
+@dataclass(frozen=True)
+class OwnRate:
+    """A part of a module that has its own learning rate.
+
+    Attributes:
+        times: Factor by which the learning rate of the other parts is multiplied.
+        constant: Whether the learning rate of the part stays at its peak.
+    """
+
+    part: nn.Module
+    times: float
+    constant: bool = False
+
+
 def build_optimizer(
-    module: nn.Module,
-    plan: Plan,
-    *,
-    predictor: nn.Module | None = None,
-    times: float = 1.0,
-    constant: bool = False,
-    fused: bool = False,
+    module: nn.Module, plan: Plan, *, own_rate: OwnRate | None = None, fused: bool = False
 ) -> torch.optim.Optimizer:
     """Return the optimiser of all parameters of ``module`` that require a gradient.
 
     Args:
         module: Module to train.
         plan: Plan of the run.
-        predictor: Part of the module with a separate learning rate; None for a single rate.
-        times: Factor by which the predictor's learning rate is multiplied.
-        constant: Whether the learning rate of the predictor stays at its peak.
+        own_rate: Part of the module with its own learning rate; None for a single rate.
         fused: Whether AdamW updates all parameters in one kernel.
     """
-    apart = set() if predictor is None else set(predictor.parameters())
+    own = own_rate or OwnRate(nn.Module(), 1.0)
+    apart = set(own.part.parameters())
     by_kind: dict[tuple[bool, bool], list[Tensor]] = {}
     for parameter in module.parameters():
         if parameter.requires_grad:
@@ -115,10 +123,10 @@ def build_optimizer(
         {
             "params": parameters,
             "decays": decays,
-            "times": times if its else 1.0,
-            "constant": constant and its,
+            "times": own.times if is_apart else 1.0,
+            "constant": own.constant and is_apart,
         }
-        for (decays, its), parameters in by_kind.items()
+        for (decays, is_apart), parameters in by_kind.items()
     ]
     optimizer: torch.optim.Optimizer
     if plan.optimizer == "adamw":

@@ -10,6 +10,7 @@ from isotrope.core.views import Views
 from isotrope.encoders.heads import predictor, projector
 from isotrope.encoders.momentum import Momentum
 from isotrope.training.images.method import ImageMethod, Options
+from isotrope.training.optimisers import OwnRate
 from isotrope.training.recipe import Recipe
 
 
@@ -84,7 +85,7 @@ class BYOL(ImageMethod):
             last_norm="plain" if self.options.last_norm else "none",
         )
         self.predictor = predictor(d, hidden, batch_norm=norm)
-        self.own_rate = self.predictor, self.options.predictor_rate, False
+        self.own_rate = OwnRate(self.predictor, self.options.predictor_rate)
         self.target = Momentum(nn.Sequential(self.encoder, self.projector), self.options.decay)
 
     def views(self, crops: list[Tensor]) -> list[Views]:

@@ -75,8 +75,7 @@ class ImageMethod(nn.Module, ABC):
         measured: Dict of the numbers of the last step; empty if this step was not logged.
         seen: The views from which the last loss was computed.
         gradient_norm: Norm of the gradient in the last step, before clipping.
-        own_rate: Predictor with its own learning rate, the factor of this rate, and whether it is
-            constant. ``build`` may set it.
+        own_rate: Predictor with its own learning rate, or None. ``build`` may set it.
     """
 
     name: ClassVar[str]
@@ -117,7 +116,7 @@ class ImageMethod(nn.Module, ABC):
         self.gradient_norm: float | None = None
         self.cut = 1.0
         self._features: Tensor | None = None
-        self.own_rate: tuple[nn.Module | None, float, bool] = (None, 1.0, False)
+        self.own_rate: optimisers.OwnRate | None = None
         with seeded(optimisers.step_seed(seed, 0, _HEADS)):
             self.build()
         if distributed.world_size() > 1:
@@ -259,14 +258,8 @@ class ImageMethod(nn.Module, ABC):
     def optimizer(self) -> torch.optim.Optimizer:
         """Return the optimiser of the run; ``before_update`` sets the learning rate of a step."""
         # a fused step divides float16 gradients by their scale, but only after clipping
-        predictor, times, constant = self.own_rate
         return optimisers.build_optimizer(
-            self,
-            self.plan,
-            predictor=predictor,
-            times=times,
-            constant=constant,
-            fused=not self.scaled,
+            self, self.plan, own_rate=self.own_rate, fused=not self.scaled
         )
 
 

@@ -9,6 +9,7 @@ from isotrope.core.hyper import Hyper, Paper
 from isotrope.core.views import Views
 from isotrope.encoders.heads import predictor, projector
 from isotrope.training.images.method import ImageMethod, Options
+from isotrope.training.optimisers import OwnRate
 from isotrope.training.recipe import Recipe
 
 
@@ -81,7 +82,7 @@ class SimSiam(ImageMethod):
             last_norm="plain" if norm else "none",
         )
         self.predictor = predictor(d, self.options.bottleneck, batch_norm=norm)
-        self.own_rate = self.predictor, self.options.predictor_rate, self.options.constant
+        self.own_rate = OwnRate(self.predictor, self.options.predictor_rate, self.options.constant)
 
     def views(self, crops: list[Tensor]) -> list[Views]:
         """Return one pair for each crop: its prediction, and the other's detached projection."""
