@@ -1,16 +1,17 @@
 """The table of metrics: one record each, from which logs, pictures and pages are made."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+import isotrope
 from isotrope.diagnostics import metrics
 from isotrope.diagnostics.metric import EVERY
 from isotrope.diagnostics.metrics import METRICS, columns
 from isotrope.reports import comparison, quantities
-from isotrope.training.images.method import TRACKED
-from isotrope.training.text_data import HELD_OUT_COLUMNS
 
+SOURCE = Path(isotrope.__file__).parent
 BY_COLUMN = {metric.column: metric for metric in METRICS}
 
 
@@ -25,11 +26,21 @@ def test_every_column_is_described_once() -> None:
 
 
 def test_logs_have_the_columns_that_are_measured_for_them() -> None:
-    assert {*HELD_OUT_COLUMNS} <= {*columns("text")}
-    assert {*TRACKED} <= {*columns("images")}
+    assert {*metrics.measured_in("training/text_data.py")} <= {*columns("text")}
+    assert {*metrics.TRACKED} <= {*columns("images")}
     for log in EVERY:
         assert {*metrics.MEASURED} <= {*columns(log)}
         assert columns(log)[0] == "step"
+
+
+def test_the_file_that_measures_a_column_names_it() -> None:
+    """The table of CONTRIBUTING.md sends whoever looks for a number to this file."""
+    # test_observe.py compares the keys of observe.measure; others are attributes of a training
+    set_by_trainings = {"dev", "knn", "samples_per_second", "images_per_second"}
+    for metric in METRICS:
+        text = (SOURCE / metric.measured_in).read_text(encoding="utf-8")
+        if metric.logs and metric.column not in {*metrics.MEASURED, *set_by_trainings}:
+            assert f'"{metric.column}"' in text, metric
 
 
 def test_every_picture_has_a_section() -> None:

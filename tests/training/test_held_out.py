@@ -10,13 +10,15 @@ import torch
 from torch import nn
 
 import isotrope
+from isotrope.diagnostics.metrics import measured_in
 from isotrope.encoders.heads import MLPHead
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.training import text_data
 from isotrope.training.settings import TrainSettings
-from isotrope.training.text_data import HELD_OUT_COLUMNS, held_out_losses
+from isotrope.training.text_data import held_out_losses
 from tests.training.conftest import sentences
 
+HELD_OUT = measured_in("training/text_data.py")
 TEXTS = ["a stone in the river", "a lantern on the bridge", "rain over the desert at night"]
 
 
@@ -37,7 +39,7 @@ def losses(encoder: SentenceEncoder, head: nn.Module, records: list) -> dict[str
 def test_two_texts_are_further_apart_than_two_masks(encoder: SentenceEncoder) -> None:
     single = losses(encoder, nn.Identity(), [(text, text) for text in TEXTS])
     pairs = losses(encoder, nn.Identity(), list(zip(TEXTS, TEXTS[::-1], strict=True)))
-    assert tuple(single) == HELD_OUT_COLUMNS
+    assert tuple(single) == HELD_OUT
     assert single["trained_contrastive"] == pairs["trained_contrastive"]
     assert 0 < single["held_out_alignment"] < pairs["held_out_alignment"]
     assert single["held_out_contrastive"] < pairs["held_out_contrastive"]
@@ -65,7 +67,7 @@ def test_a_run_logs_them_without_a_dev_score(quick: dict, tmp_path: Path) -> Non
     outcome = isotrope.fit(**{**options, "output": str(tmp_path / "run")})
     with (outcome.output / "metrics.csv").open(newline="") as handle:
         rows = list(csv.DictReader(handle))
-    for name in HELD_OUT_COLUMNS:
+    for name in HELD_OUT:
         assert [int(row["step"]) for row in rows if row[name]] == [0, 3, 6]
     assert not any(row["dev"] for row in rows)
 
@@ -78,7 +80,7 @@ def test_texts_of_scored_pairs_are_not_taken_for_positives(quick: dict, tmp_path
     outcome = isotrope.fit(**{**quick, **own})
     assert outcome.result.details["data"]["holdout"] > 2
     with (outcome.output / "metrics.csv").open(newline="") as handle:
-        assert not any(row[name] for row in csv.DictReader(handle) for name in HELD_OUT_COLUMNS)
+        assert not any(row[name] for row in csv.DictReader(handle) for name in HELD_OUT)
 
 
 def test_records_with_a_common_text_or_group_are_not_negatives(encoder: SentenceEncoder) -> None:
@@ -115,7 +117,7 @@ def test_labels_of_a_run_are_its_groups(tmp_path: Path, quick: dict) -> None:
         outcome = isotrope.fit(**{**options, "holdout": 0.3, "output": str(tmp_path / name)})
         with (outcome.output / "metrics.csv").open(newline="") as handle:
             found.append(next(csv.DictReader(handle)))
-    for column in HELD_OUT_COLUMNS[:2]:
+    for column in HELD_OUT[:2]:
         assert 0 < float(found[0][column]) < float(found[1][column])
 
 

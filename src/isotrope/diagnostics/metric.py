@@ -5,6 +5,8 @@ from typing import Literal
 
 Log = Literal["text", "images", "doctor"]
 EVERY: tuple[Log, ...] = ("text", "images", "doctor")
+LOOP = "training/run_log.py"
+"""The file that logs numbers of the loop, such as the learning rate; for the Doctor: ``note``."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Metric:
         definition: Definition in one line, for tables.
         meaning: Paragraph of the glossary; empty if the picture needs no explanation.
         logs: Kinds of log that have this column; empty if only the result of a run has the number.
-        of_step: Whether the number comes from the training loop, not from ``observe.measure``.
+        measured_in: File in ``src/isotrope`` that measures the number and puts it into the log.
         panel: Picture of the metric; None if the metric has no picture of its own.
         beside: Column whose picture also shows this metric, as a line or as the horizontal axis.
         line: Name of the metric's line in a picture with several lines.
@@ -70,7 +72,7 @@ class Metric:
     symbol: str = ""
     unit: str = ""
     logs: tuple[Log, ...] = EVERY
-    of_step: bool = False
+    measured_in: str = "diagnostics/observe.py"
     panel: Panel | None = None
     beside: str = ""
     line: str = ""

@@ -2,19 +2,23 @@
 
 These records (:mod:`isotrope.diagnostics.metric`) define metrics.csv, the table in
 docs/guide/anatomy.md, and the pictures, the glossary and the comparison of runs in a report. To add
-a metric, add a record here and the code that measures it.
+a metric, add a record here, and the code that measures it to the file ``measured_in``.
 """
 
 from functools import partial
 from math import pi
 
-from isotrope.diagnostics.metric import EVERY, Log, Metric, Panel
+from isotrope.diagnostics.metric import LOOP, Log, Metric, Panel
 
 _length = partial(Panel, floor=0.0, least=0.0)  # the picture of a number from 0 up
 _share = partial(_length, most=1.0)
-_of_result = partial(Metric, logs=())  # only in the result of a run, not in metrics.csv
-_of_texts = partial(Metric, logs=("text",))
-_of_doctor = partial(Metric, logs=("doctor",))
+# only in the result of a run, not in metrics.csv
+_of_result = partial(Metric, logs=(), measured_in="training/loop.py")
+_of_loop = partial(Metric, measured_in=LOOP)
+_of_score = partial(Metric, measured_in="training/dev_scorer.py")
+_of_held_out = partial(Metric, logs=("text",), measured_in="training/text_data.py")
+_of_doctor = partial(Metric, logs=("doctor",), measured_in="diagnostics/seen.py")
+_of_labels = partial(_of_doctor, measured_in="diagnostics/seen_labels.py")
 
 METRICS = (
     _of_result(
@@ -38,25 +42,24 @@ METRICS = (
         "linear",
         "Linear probe",
         "accuracy of a linear classifier on the encoder's features",
+        measured_in="training/images/train.py",
         heading="Linear probe",
         only="images",
     ),
-    Metric("step", "Step", "number of updates before the measurement", of_step=True),
-    Metric("epoch", "Epoch", "number of passes over the data so far", of_step=True),
-    Metric(
+    _of_loop("step", "Step", "number of updates before the measurement"),
+    _of_loop("epoch", "Epoch", "number of passes over the data so far"),
+    _of_loop(
         "loss",
         "Loss",
         "value of the objective",
-        of_step=True,
         panel=Panel("training", "The minimised loss; falls as training proceeds."),
     ),
-    Metric("learning_rate", "Learning rate", "learning rate of the step", of_step=True),
-    Metric(
+    _of_loop("learning_rate", "Learning rate", "learning rate of the step"),
+    _of_loop(
         "gradient_norm",
         "Gradient norm",
         "length of the gradient of all parameters",
         meaning="Length of the gradient of all parameters at a step, before gradient clipping.",
-        of_step=True,
         panel=Panel(
             "norms",
             "Length of the gradient of all parameters.",
@@ -304,6 +307,7 @@ METRICS = (
         "Norm of the features",
         "mean length of the encoder's features, the input of the projection head",
         logs=("images",),
+        measured_in="training/images/method.py",
         beside="norm",
         line="features of the encoder",
     ),
@@ -312,6 +316,7 @@ METRICS = (
         "Misfit",
         "share of the gradient on the embeddings that comes from no compared pair but, for "
         "example, from a penalty on norms",
+        measured_in="diagnostics/anatomy.py",
     ),
     _of_doctor(
         "radial",
@@ -324,32 +329,32 @@ METRICS = (
         "Temperature",
         "temperature of the loss's softmax, computed from the gradient of the loss",
     ),
-    _of_doctor(
+    _of_labels(
         "pulled",
         "Pulled pairs",
         "for a loss of pairs: share of the pairs with a gradient that are pulled together; the "
         "other pairs with a gradient are pushed apart",
     ),
-    _of_doctor(
+    _of_labels(
         "label_gap",
         "Gap of the labels",
         "for a loss of labelled pairs: how much larger the mean angle is in pairs with low labels "
         "than in pairs with high labels, in units of the larger standard deviation of the angles",
     ),
-    _of_doctor(
+    _of_labels(
         "graded_gap",
         "Gap of graded labels",
         "for labels other than 0 and 1: how much larger the mean angle is in pairs that the loss "
         "pushes apart than in pairs that it pulls together, in units of the larger standard "
         "deviation of the angles",
     ),
-    _of_doctor(
+    _of_labels(
         "unexplained",
         "Unexplained variance",
         "for a mean squared error of cosines and labels: the error of a batch, divided by the "
         "variance of its labels; 1 if the mean label is predicted for each pair",
     ),
-    Metric(
+    _of_score(
         "dev",
         "Dev score",
         "score on held-out data",
@@ -365,7 +370,7 @@ METRICS = (
             place=-2,
         ),
     ),
-    Metric(
+    _of_score(
         "knn",
         "kNN accuracy",
         "share of test images whose nearest training images have the same class",
@@ -383,14 +388,14 @@ METRICS = (
             place=-1,
         ),
     ),
-    _of_texts(
+    _of_held_out(
         "trained_contrastive",
         "InfoNCE on training data",
         "InfoNCE at temperature 0.05 on as many training records as there are held-out records",
         beside="held_out_contrastive",
         line="trained on",
     ),
-    _of_texts(
+    _of_held_out(
         "held_out_contrastive",
         "Held-out InfoNCE",
         "InfoNCE at temperature 0.05 on held-out records",
@@ -400,17 +405,18 @@ METRICS = (
         panel=Panel("training", "When the held-out curve begins to rise, training overfits."),
         line="held out",
     ),
-    _of_texts("held_out_alignment", "Held-out alignment", "alignment of held-out records"),
-    _of_texts("held_out_uniformity", "Held-out uniformity", "uniformity of held-out records"),
-    _of_texts(
+    _of_held_out("held_out_alignment", "Held-out alignment", "alignment of held-out records"),
+    _of_held_out("held_out_uniformity", "Held-out uniformity", "uniformity of held-out records"),
+    _of_loop(
         "samples_per_second",
         "Texts per second",
         "texts, or pairs of texts, per second of training",
+        logs=("text",),
         heading="Samples /\N{NARROW NO-BREAK SPACE}s",
         only="text",
         digits=0,
     ),
-    Metric(
+    _of_loop(
         "images_per_second",
         "Images per second",
         "images per second of training",
@@ -430,8 +436,16 @@ METRICS = (
 )
 """Every metric. Those of a log are in the order of its columns in metrics.csv."""
 
-MEASURED = tuple(metric.column for metric in METRICS if metric.logs == EVERY and not metric.of_step)
+
+def measured_in(file: str) -> tuple[str, ...]:
+    """Return the columns that a file in ``src/isotrope`` measures."""
+    return tuple(metric.column for metric in METRICS if metric.measured_in == file)
+
+
+MEASURED = measured_in("diagnostics/observe.py")
 """The keys of the result of ``observe.measure``."""
+TRACKED = measured_in("training/images/method.py")
+"""The numbers that trainings on images measure in addition."""
 
 
 def columns(log: Log) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from typing import Literal
 
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Evidence, Finding
+from isotrope.diagnostics.metric import LOOP
 from isotrope.diagnostics.metrics import METRICS
 
 Text = str | Callable[[RunEvidence], str]
@@ -90,7 +91,7 @@ def compared(name: str, number: float) -> Evidence:
 def final_value(case: RunEvidence, column: str) -> Evidence | None:
     """Return the final value of a column in the words of its metric; None if it is unknown."""
     metric, value = _METRICS[column], case.end(column)
-    words = "" if metric.of_step else metric.definition.partition(";")[0]
+    words = "" if metric.measured_in == LOOP else metric.definition.partition(";")[0]
     return None if value is None else Evidence(column, value, unit=metric.unit, label=words)
 
 

@@ -7,12 +7,11 @@ from pathlib import Path
 from isotrope.core.errors import SettingError, nearest
 from isotrope.core.files import check_outputs
 from isotrope.core.settings import flag
-from isotrope.diagnostics.metrics import MEASURED
+from isotrope.diagnostics.metrics import MEASURED, TRACKED
 from isotrope.paradigm import registry
 from isotrope.reports.runs import HELD_OUT_BY
 from isotrope.sweeps.spec import TABLES, Sweep, Values
 from isotrope.training.early_checks import check_folder, check_given, recipe_applies
-from isotrope.training.images.method import TRACKED
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.run import try_objective
 from isotrope.training.settings import RunSettings, TrainSettings

@@ -39,13 +39,6 @@ from isotrope.training.run import try_objective
 from isotrope.training.settings import OF_SCORES, TrainSettings
 from isotrope.training.text_module import TextModule
 
-HELD_OUT_COLUMNS = (
-    "trained_contrastive",
-    "held_out_contrastive",
-    "held_out_alignment",
-    "held_out_uniformity",
-)
-"""Columns of metrics.csv that :func:`held_out_losses` measures."""
 MOST_HELD_OUT = 512
 """Largest number of held-out records whose losses are measured."""
 _TEMPERATURE = 0.05
@@ -230,17 +223,17 @@ def held_out_losses(
     single text would be equal. Dropout masks are the same at every call.
 
     Returns:
-        A dict from each name in :data:`HELD_OUT_COLUMNS` to a number.
+        A dict from columns of metrics.csv to numbers.
     """
     objective = registry.build("infonce", {"temperature": _TEMPERATURE})
     anchors, positives = _views(encoder, head, held_out, seed)
-    values = (
-        objective(*_views(encoder, head, trained, seed), groups=_groups(trained)),
-        objective(anchors, positives, groups=_groups(held_out)),
-        alignment(anchors, positives),
-        (uniformity(anchors) + uniformity(positives)) / 2,
-    )
-    return dict(zip(HELD_OUT_COLUMNS, map(float, values), strict=True))
+    of_trained = objective(*_views(encoder, head, trained, seed), groups=_groups(trained))
+    return {
+        "trained_contrastive": float(of_trained),
+        "held_out_contrastive": float(objective(anchors, positives, groups=_groups(held_out))),
+        "held_out_alignment": float(alignment(anchors, positives)),
+        "held_out_uniformity": float((uniformity(anchors) + uniformity(positives)) / 2),
+    }
 
 
 def _groups(rows: Rows) -> Tensor:

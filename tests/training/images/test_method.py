@@ -18,12 +18,12 @@ from isotrope.core.image_methods import METHODS
 from isotrope.core.views import Views
 from isotrope.data.images.batches import ImageBatches
 from isotrope.data.images.records import ImagePart
-from isotrope.diagnostics.metrics import MEASURED
+from isotrope.diagnostics.metrics import MEASURED, TRACKED
 from isotrope.encoders.image import ImageEncoder
 from isotrope.measures.alignment import alignment
 from isotrope.paradigm import registry
 from isotrope.training.checkpoints import Checkpoints
-from isotrope.training.images.method import TRACKED, ImageMethod, Options, measure
+from isotrope.training.images.method import ImageMethod, Options, measure
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.loop import Steps, TrainingTask, make_steps, trainer_of
 from isotrope.training.nan_guard import NonFiniteGuard

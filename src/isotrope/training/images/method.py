@@ -35,9 +35,6 @@ from isotrope.training.progress import warn
 from isotrope.training.recipe import Plan, Recipe
 from isotrope.training.run import try_objective
 
-TRACKED = ("norm_backbone",)
-"""The numbers that :func:`measure` returns for images only."""
-
 _CROPS, _HEADS = -1, -2  # numbers of random streams; 0, 1, ... are those of the processes
 
 

@@ -27,7 +27,7 @@ from isotrope.core.run_folder import RunFolder
 from isotrope.data.images.batches import ImageBatch, ImageBatches
 from isotrope.data.images.encoded import EncodedImages
 from isotrope.data.images.records import ImageSet
-from isotrope.diagnostics.metrics import MEASURED, columns
+from isotrope.diagnostics.metrics import MEASURED, TRACKED, columns
 from isotrope.encoders.cut_initialize import cut_initialize
 from isotrope.encoders.device import find_device
 from isotrope.encoders.image import ImageEncoder
@@ -41,7 +41,7 @@ from isotrope.training.card import image_card
 from isotrope.training.dev_scorer import DevScorer
 from isotrope.training.fit_text import by_name, check_callbacks
 from isotrope.training.images.inputs import build_encoder, open_images, warn_of_lost_grey
-from isotrope.training.images.method import TRACKED, ImageMethod
+from isotrope.training.images.method import ImageMethod
 from isotrope.training.images.settings import ImageSettings, find_method, options_of
 from isotrope.training.launch import GRACE, cores
 from isotrope.training.loop import Steps, TrainingTask
