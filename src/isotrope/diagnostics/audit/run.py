@@ -1,19 +1,18 @@
 """Audits rows: embeds them, and computes all parts of the result."""
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from isotrope.core.errors import InputError
 from isotrope.data.text.copies import near_copies
 from isotrope.data.text.repeats import groups_of, joined_groups
-from isotrope.diagnostics.audit.alike import Alike, alike
+from isotrope.diagnostics.audit.alike import alike
 from isotrope.diagnostics.audit.neighbours import NEAREST, nearest
 from isotrope.diagnostics.audit.pairs import find_pairs, find_texts, repeated
 from isotrope.diagnostics.audit.pictures import AuditedPictures, PictureAudit
@@ -25,7 +24,7 @@ from isotrope.diagnostics.audit.rows import (
     embed_rows,
     read_rows,
 )
-from isotrope.diagnostics.audit.settings import Setting, recommend, settings_table
+from isotrope.diagnostics.audit.settings import recommend, settings_table
 from isotrope.diagnostics.audit.texts import TextAudit
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.dev_score import DevMetric, dev_metric_of_file
@@ -152,24 +151,18 @@ def audit_rows(
 ) -> TextAudit:
     """Audit embedded rows; ``uncovered`` has the fields of :class:`Uncovered`, as a dict."""
     keep = max(_PARTNERS, _CHOICE * settings.mine)
-    measured = _measured(embedded, objective, settings, keep=keep)
+    book, measured = _measured(embedded, objective, settings, keep=keep)
+    measured["found"] |= find_texts(rows, embedded)
     mined = None
     if settings.mine:
-        marks, groups = rows.marks[:, :2], measured.groups
-        mined = mine_negatives(measured.ledger, groups, marks, settings.mine, settings.hardness)
+        marks, groups = rows.marks[:, :2], measured["groups"]
+        mined = mine_negatives(book, groups, marks, settings.mine, settings.hardness)
     columns = zip(*(texts[:2] for texts in rows.texts), strict=True)
     same = joined_groups(np.column_stack([rows.marks[:, :2], rows.grouped]))
     return TextAudit(
+        **measured,
         encoder=encoder,
-        objective=objective,
-        batch_size=measured.batch_size,
-        settings=measured.settings,
-        recommendations=recommend(measured.settings),
-        alike=measured.alike,
-        suspect=settings.suspect,
-        suspects=measured.suspects,
-        groups=measured.groups,
-        found={**measured.found, **find_texts(rows, embedded)},
+        recommendations=recommend(measured["settings"]),
         rows=rows,
         limits=embedded.limits,
         near_copies=max((near_copies(c, groups=same) for c in columns), key=lambda c: c.share),
@@ -189,46 +182,25 @@ def audit_pictures(
     scratch: bool,
 ) -> PictureAudit:
     """Audit embedded crops of ``method``. ``scratch``: whether the encoder's weights are random."""
-    measured = _measured(embedded, objective, settings, keep=_PARTNERS)
+    _, measured = _measured(embedded, objective, settings, keep=_PARTNERS)
+    measured["found"]["repeated"] = repeated(pictures.marks[:, None])
     return PictureAudit(
+        **measured,
         encoder=encoder,
-        objective=objective,
-        batch_size=measured.batch_size,
-        settings=measured.settings,
         recommendations=[],  # the rules are for texts
-        alike=measured.alike,
-        suspect=settings.suspect,
-        suspects=measured.suspects,
-        groups=measured.groups,
-        found={**measured.found, "repeated": repeated(pictures.marks[:, None])},
         pictures=pictures,
         method=method,
         scratch=scratch,
     )
 
 
-@dataclass(frozen=True)
-class Measured:
-    """The parts of an audit that need only embeddings; ``Audit`` describes most of them.
-
-    Attributes:
-        ledger: How strongly rows push each other.
-        found: A dict from the kinds ``apart`` and ``solved`` to row numbers.
-    """
-
-    ledger: Ledger
-    batch_size: int
-    settings: Sequence[Setting]
-    alike: Alike
-    suspects: int
-    groups: NDArray[np.int64]
-    found: Mapping[str, NDArray[np.int64]]
-
-
 def _measured(
     embedded: Embedded, objective: Objective, settings: "AuditSettings", *, keep: int
-) -> Measured:
-    """Measure embedded rows; ``keep``: number of partners of a row that the ledger keeps."""
+) -> tuple[Ledger, dict[str, Any]]:
+    """Return what texts and pictures share: the ledger, and a dict of fields of :class:`Audit`.
+
+    ``keep`` is the number of partners of a row that the ledger keeps.
+    """
     size, seed = min(settings.batch_size, len(embedded)), settings.seed
     near = nearest(embedded, max(NEAREST, keep), seed=seed)
     book = ledger(embedded, objective, near, keep=keep, seed=seed)
@@ -237,12 +209,13 @@ def _measured(
     # two rows are in one group if training does not push them apart, or if they are suspects
     _, first, group = np.unique(embedded.groups.numpy(), return_index=True, return_inverse=True)
     same = np.stack([first[group], np.arange(len(embedded))], axis=1)
-    return Measured(
-        ledger=book,
-        batch_size=size,
-        settings=settings_table(embedded, objective, batch_size=size, seed=seed),
-        alike=pairs,
-        suspects=suspects,
-        groups=groups_of(np.concatenate([pairs.rows[:suspects], same]), len(embedded)),
-        found=find_pairs(embedded, objective, batch_size=size, seed=seed),
-    )
+    return book, {
+        "objective": objective,
+        "batch_size": size,
+        "settings": settings_table(embedded, objective, batch_size=size, seed=seed),
+        "alike": pairs,
+        "suspect": settings.suspect,
+        "suspects": suspects,
+        "groups": groups_of(np.concatenate([pairs.rows[:suspects], same]), len(embedded)),
+        "found": find_pairs(embedded, objective, batch_size=size, seed=seed),
+    }
