@@ -11,7 +11,7 @@ import pytest
 from isotrope.core.errors import InputError
 from isotrope.core.hyper import hypers
 from isotrope.paradigm import registry
-from isotrope.paradigm.declared import FORM_NAMES, check_declared, declared
+from isotrope.paradigm.declared import check_declared, declared
 from isotrope.training.early_checks import check_early
 from isotrope.training.settings import TrainSettings
 
@@ -80,7 +80,6 @@ def test_what_the_source_declares_is_what_is_registered() -> None:
     assert sorted(known) == registry.names()
     for name, settings in known.items():
         assert set(settings) == set(hypers(registry.find(name))), name
-    assert tuple(registry.FORMS) == FORM_NAMES
 
 
 @pytest.mark.parametrize(

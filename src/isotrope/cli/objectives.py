@@ -80,9 +80,9 @@ def _list() -> int:
 def _print_choices() -> None:
     """Print each dissipation, weight, ratio and form of the gradient: its flag and its meaning."""
     from isotrope.core.hyper import hypers
+    from isotrope.paradigm.declared import FORMS
     from isotrope.paradigm.parts import Dissipation, Ratio, Weight
     from isotrope.paradigm.portrait import shown
-    from isotrope.paradigm.registry import FORMS
 
     def explain(flag: str, meaning: str) -> None:
         margin = " " * 6

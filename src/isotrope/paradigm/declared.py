@@ -10,11 +10,18 @@ from functools import cache
 from pathlib import Path
 
 from isotrope.core.errors import InputError, nearest, unknown
+from isotrope.core.hyper import Hyper
 
 # the parts, each with an example value
 PARTS = {"dissipation": "margin:0.3", "weight": "softmax:0.05", "ratio": "1.5"}
 
-FORM_NAMES = ("preset", "symmetric", "part")
+FORMS = {
+    "preset": Hyper(
+        "", "encoder for which a paper tuned the values; values that you set override these"
+    ),
+    "symmetric": Hyper("", "mean of the losses of both directions", choices=(False, True)),
+    "part": Hyper("", "part of the loss to train", choices=("both", "attraction", "repulsion")),
+}
 """Settings that every objective has in addition to its own hyperparameters and the parts."""
 
 
@@ -37,7 +44,7 @@ def declared() -> Mapping[str, tuple[str, ...]]:
 def objective_settings() -> list[str]:
     """Return the names of the settings of all objectives, such as ``objective.temperature``."""
     names = {name for settings in declared().values() for name in settings}
-    return [f"objective.{name}" for name in sorted({*names, *PARTS, *FORM_NAMES})]
+    return [f"objective.{name}" for name in sorted({*names, *PARTS, *FORMS})]
 
 
 def _name(node: ast.ClassDef) -> str:
@@ -105,7 +112,7 @@ def check_declared(name: str, settings: Mapping[str, object]) -> None:
     objectives = declared()
     if name.lower() not in objectives:
         raise unknown_objective(name, objectives)
-    allowed = {*objectives[name.lower()], *PARTS, *FORM_NAMES}
+    allowed = {*objectives[name.lower()], *PARTS, *FORMS}
     for key in settings:
         if key not in allowed:
             raise unknown_setting(name, key, allowed)

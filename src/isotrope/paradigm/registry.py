@@ -15,7 +15,7 @@ from isotrope.core.errors import InputError, NoTerms
 from isotrope.core.fingerprint import fingerprint
 from isotrope.core.hyper import Hyper, hypers, is_number, value_of
 from isotrope.core.spelling import brief
-from isotrope.paradigm.declared import PARTS, unknown_objective, unknown_setting
+from isotrope.paradigm.declared import FORMS, PARTS, unknown_objective, unknown_setting
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.parts import Component
 
@@ -26,15 +26,6 @@ _PLAIN = (
 )
 
 _plugin_files: dict[Path, bytes] = {}  # files passed to load_plugin, and their contents
-
-# settings that every objective has in addition to its own hyperparameters
-FORMS = {
-    "preset": Hyper(
-        "", "encoder for which a paper tuned the values; values that you set override these"
-    ),
-    "symmetric": Hyper("", "mean of the losses of both directions", choices=(False, True)),
-    "part": Hyper("", "part of the loss to train", choices=("both", "attraction", "repulsion")),
-}
 
 
 def names() -> list[str]:
