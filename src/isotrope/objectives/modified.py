@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from dataclasses import replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
@@ -10,7 +11,6 @@ from torch import Tensor
 
 from isotrope.core.hyper import Hyper, Paper, Preset, Temperature
 from isotrope.core.terms import Terms
-from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.pairs import Pairs
 from isotrope.objectives.align_uniform import log_mean_energy
 from isotrope.objectives.barlow_twins import BarlowTwins
@@ -123,18 +123,6 @@ class Modified(Surrogate):
         return replace(exchanged, variant=self.form)
 
     @property
-    def coupling(self) -> Coupling:
-        return self.paradigm.coupling
-
-    @property
-    def pairwise(self) -> bool:
-        return self.paradigm.pairwise
-
-    @property
-    def invariances(self) -> frozenset[str]:
-        return self.paradigm.invariances
-
-    @property
     def reduction(self) -> Literal["mean", "sum"]:
         return self.paradigm.reduction
 
@@ -163,6 +151,10 @@ class Modified(Surrogate):
         terms = constant_components(self, pairs)
         similarity = (pairs.views.anchors * pairs.views.own.detach()).sum(dim=1)
         return terms.dissipation * terms.pull * (1 - similarity)  # 2 - 2 s: squared distance
+
+
+for _name in ("coupling", "pairwise", "invariances"):
+    setattr(Modified, _name, property(attrgetter(f"paradigm.{_name}")))
 
 
 class ModifiedBarlowTwins(
