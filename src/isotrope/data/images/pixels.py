@@ -83,8 +83,7 @@ def blend(images: Tensor, factor: Tensor, contrast: Tensor, saturation: Tensor) 
     factor, of_mean, of_grey = (
         x.to(images.dtype)[:, None, None] for x in (factor, contrast, saturation)
     )
-    luma = (images[:, 0] * _LUMA[0]).add_(images[:, 1], alpha=_LUMA[1])
-    luma.add_(images[:, 2], alpha=_LUMA[2])
+    luma = grey(images)[:, 0]
     mean = luma.mean((1, 2), keepdim=True)
     other = luma.mul_((1 - factor) * of_grey).add_((1 - factor) * of_mean * mean)
     images.mul_(factor[:, None]).add_(other[:, None]).clamp_(0, 1)
