@@ -158,11 +158,9 @@ def _source(folder: Path, task: str, name: str) -> tuple[Path, Callable[[Path], 
         return path, _rows
     if task == "SICK-R":
         sick = folder / "SICK" if (folder / "SICK").is_dir() else sts.parent / "SICK"
-        path = sick / _SICK_FILES[name]
-        return path, _sick_rows
+        return sick / _SICK_FILES[name], _sick_rows
     if task == "STS-B":
-        path = sts / "STSBenchmark" / f"sts-{name}.csv"
-        return path, _benchmark_rows
+        return sts / "STSBenchmark" / f"sts-{name}.csv", _benchmark_rows
     return sts / f"{task}-en-test" / f"STS.input.{name}.txt", _year_rows
 
 
