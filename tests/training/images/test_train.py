@@ -18,10 +18,11 @@ import isotrope
 from isotrope.cli.main import guarded
 from isotrope.core.errors import InputError
 from isotrope.core.image_methods import METHODS
+from isotrope.diagnostics.metrics import columns
 from isotrope.training.checkpoints import step_of
 from isotrope.training.images import train
 from isotrope.training.images.settings import ImageSettings
-from isotrope.training.images.train import IMAGE_COLUMNS, fit_images
+from isotrope.training.images.train import fit_images
 from isotrope.training.launch import REQUEUE
 from tests.image_run import write_pictures
 from tests.refused import refused_setting
@@ -130,7 +131,7 @@ def test_the_run_folder_says_what_was_done(quick: dict) -> None:
     assert result.details["cut"] == {"c": 9.0, "what": "weights"}
     assert result.details["method"]["options"]["hidden"] == 32
     assert result.details["data"]["images"] == 64
-    assert tuple(rows(outcome.output)[0]) == IMAGE_COLUMNS
+    assert tuple(rows(outcome.output)[0]) == columns("images")
     assert float(rows(outcome.output)[0]["norm"]) > 0
     card = (outcome.output / "model" / "README.md").read_text()
     assert "weights divided by 9" in card

@@ -52,7 +52,6 @@ from isotrope.training.recipe import Plan
 from isotrope.training.run import Outcome, end_message, hardware, run, write_config
 
 _MAX_FOLDER_BYTES = 75  # multiprocessing appends 32 bytes, and a socket path may have 107
-IMAGE_COLUMNS = columns("images")
 _NOT_SCORED = "to find out whether training helps, add a test part, and labels of several classes"
 
 
@@ -159,7 +158,7 @@ def prepare(settings: ImageSettings, own_encoder: ImageEncoder | None = None) ->
     return ImageTask(
         settings=settings,
         module=module,
-        columns=IMAGE_COLUMNS,
+        columns=columns("images"),
         objective_name=name,
         batch_size=batches.size,
         steps_per_epoch=batches.steps_per_epoch,
