@@ -6,10 +6,9 @@ and for colour-blind readers. Undefined values are grey and hatched.
 """
 
 import io
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -20,9 +19,6 @@ from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator
 from numpy.typing import NDArray
 
 from isotrope.reports.plots import INK, multiple, styles
-
-if TYPE_CHECKING:
-    import optuna
 
 MEANS = (r"$\mu_\mathrm{neg}$", r"$\mu_\mathrm{pos}$")
 ANGLES = (r"$\theta_{ij'}$", r"$\theta_{ii'}$")
@@ -199,17 +195,3 @@ def written(figure: Figure) -> Picture:
     figure.savefig(svg, format="svg", metadata=nothing, dpi=200)
     figure.savefig(png, format="png", metadata={"Software": None}, dpi=200)
     return Picture(svg.getvalue(), png.getvalue())
-
-
-def slices(study: "optuna.Study", score: str) -> bytes:
-    """Return an SVG, drawn by Optuna: the scores of a study, in one panel for each setting."""
-    import matplotlib.pyplot as plt
-    from optuna.visualization.matplotlib import plot_slice
-
-    with mpl.rc_context(settings(score)), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it is experimental, or that a setting has one value
-        plot_slice(study, target_name=score)
-        try:
-            return written(plt.gcf()).svg
-        finally:
-            plt.close()
