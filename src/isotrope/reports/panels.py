@@ -16,8 +16,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from isotrope.core.legible import shortened
-from isotrope.reports.plots import INK, Curve, draw, expanded, heading, styles
-from isotrope.reports.quantities import SECTIONS, Quantity, Section
+from isotrope.reports.plots import INK, Curve, draw, styles
+from isotrope.reports.quantities import SECTIONS, Quantity, Section, expanded, heading
 from isotrope.reports.runs import Run
 from isotrope.reports.surfaces import settings
 

@@ -15,8 +15,8 @@ from matplotlib.lines import Line2D
 from isotrope.core.errors import InputError, unknown
 from isotrope.core.files import write_all
 from isotrope.core.legible import shortened
-from isotrope.reports.plots import INK, SECOND, Curve, draw, expanded, heading, styles
-from isotrope.reports.quantities import QUANTITIES, Quantity
+from isotrope.reports.plots import INK, SECOND, Curve, draw, styles
+from isotrope.reports.quantities import QUANTITIES, Quantity, expanded, heading
 from isotrope.reports.runs import Run, read_run
 from isotrope.reports.surfaces import Picture, settings, written
 

@@ -4,10 +4,9 @@ The colours of lines have a contrast of three to one against white and near-blac
 readers can distinguish them. Text and axes are grey.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from textwrap import fill
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,8 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
-from isotrope.core.legible import shortened
-from isotrope.reports.quantities import Line, Quantity
+from isotrope.reports.quantities import Line, Quantity, has_no_common_unit, runs_of
 from isotrope.reports.runs import Run
 
 INK = "#7d838c"
@@ -28,7 +26,6 @@ SECOND = (1.0, 1.7)
 _SMOOTH_FROM = 30  # least number of points with which the running mean is drawn
 _EXACT = 50_000  # points; with more, a mean after a huge value is rounded coarsely
 _MOST_FAINT = 6  # largest number of runs with which values are drawn behind the running means
-_TITLE = 40  # characters of a line; many lines would leave no room for the picture
 _MOST_BANDS = 3  # largest number of runs with which standard deviations are drawn
 _SEEN = 1.5  # least distance, in pixels, at which two lines can be distinguished
 _TICK = "{x:,.10g}"  # the number at a tick; matplotlib writes a real minus sign
@@ -77,60 +74,6 @@ def styles(count: int) -> list[Style]:
     return [Style(_COLOURS[i % n], _DASHES[i // n % len(_DASHES)]) for i in range(count)]
 
 
-def expanded(quantities: Iterable[Quantity], runs: Sequence[Run]) -> list[Quantity]:
-    """Return the quantities to draw, with one picture of the dev score for each dev metric.
-
-    The dev metric of an unfinished run is that of the finished runs with an equal setting ``dev``.
-    """
-    names_of_dev = {str(run.settings.get("dev")): run.dev_name for run in runs if run.dev_name}
-    runs_of_metric: dict[str, set[int]] = {}
-    for i, run in enumerate(runs):
-        if not run.of_images and np.isfinite(run.scores).any():
-            name = run.dev_name or names_of_dev.get(str(run.settings.get("dev")), "")
-            runs_of_metric.setdefault(name, set()).add(i)
-    pictures = []
-    for quantity in quantities:
-        if quantity.key != "dev" or len(runs_of_metric) < 2:
-            pictures.append(quantity)
-            continue
-        for number, indices in enumerate(runs_of_metric.values(), start=1):
-            key = "dev" if number == 1 else f"dev{number}"
-            pictures.append(replace(quantity, key=key, runs=frozenset(indices)))
-    return pictures
-
-
-def heading(quantity: Quantity, runs: Sequence[Run]) -> tuple[str, str]:
-    """Return title and note of a picture. The note says if losses have different units."""
-    if quantity.lines[0].column == "dev":
-        scored = (run for _, run in _runs_of(quantity, runs) if not run.of_images)
-        name = next((run.dev_name for run in scored if run.dev_name), quantity.title)
-        return fill(shortened(name[:1].upper() + name[1:], 2 * _TITLE), _TITLE), quantity.note
-    if _has_no_common_unit(quantity, runs):
-        return (
-            "Loss, scaled to 0-1",
-            "Each run's loss is scaled separately: different objectives have no common unit.",
-        )
-    return quantity.title, quantity.note
-
-
-def _has_no_common_unit(quantity: Quantity, runs: Sequence[Run]) -> bool:
-    """Return whether runs cannot share an axis: losses of different objectives."""
-    if quantity.key != "loss":
-        return False
-    if not all(run.finished for run in runs):  # config.yaml has only the values that were set
-        runs = [replace(run, result=None) for run in runs]
-    objectives = set()
-    for run in runs:
-        name = run.method if run.objective == "?" else run.objective
-        objectives.add((run.objective, name, repr(sorted(run.parameters.items()))))
-    return len(objectives) > 1
-
-
-def _runs_of(quantity: Quantity, runs: Sequence[Run]) -> list[tuple[int, Run]]:
-    """Return the runs of a picture, with their indices among all runs."""
-    return [(i, run) for i, run in enumerate(runs) if quantity.runs is None or i in quantity.runs]
-
-
 def draw(axes: Axes, quantity: Quantity, runs: Sequence[Run]) -> list[Curve]:
     """Draw a quantity of all runs into the axes; return the curves that were drawn.
 
@@ -153,10 +96,10 @@ def draw(axes: Axes, quantity: Quantity, runs: Sequence[Run]) -> list[Curve]:
 
 def _measured_curves(quantity: Quantity, runs: Sequence[Run]) -> list[Curve]:
     """Return the measured lines of the quantity, run by run."""
-    own = _runs_of(quantity, runs)
+    own = runs_of(quantity, runs)
     lines = [_curve(quantity, i, run, line) for i, run in own for line in quantity.lines]
     curves = [curve for curve in lines if len(curve.y)]
-    if not _has_no_common_unit(quantity, runs):
+    if not has_no_common_unit(quantity, runs):
         return curves
     return [
         replace(curve, origin=curve.y.min(), unit=np.ptp(curve.y) or 1.0, spread=None)
@@ -222,7 +165,7 @@ def _smooth(values: NDArray[np.float64]) -> NDArray[np.float64]:
 def _mark_scores(axes: Axes, quantity: Quantity, runs: Sequence[Run]) -> None:
     """Draw the score at the start (one grey line if all agree) and at the saved step."""
     of_images, look = quantity.lines[0].column == "knn", styles(len(runs))
-    own = _runs_of(quantity, runs)
+    own = runs_of(quantity, runs)
     styled = [(run, look[i]) for i, run in own if run.of_images == of_images]
     starts = [run.metric("dev_start") for run, _ in styled]
     all_agree = len({round(start, 6) for start in starts if start is not None}) == 1

@@ -1,10 +1,18 @@
-"""Defines the pictures and the glossary of a report, from ``isotrope.diagnostics.metrics``."""
+"""Defines the pictures of a report and its glossary, from ``isotrope.diagnostics.metrics``."""
 
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from textwrap import fill
 
+import numpy as np
+
+from isotrope.core.legible import shortened
 from isotrope.diagnostics.metric import Metric, Panel
 from isotrope.diagnostics.metrics import METRICS
+from isotrope.reports.runs import Run
+
+_TITLE = 40  # characters of a line; many lines would leave no room for the picture
 
 
 @dataclass(frozen=True)
@@ -69,6 +77,60 @@ SECTIONS = (
     _section("spread", "Spread", "Do the embeddings use all dimensions, or do they collapse?"),
 )
 QUANTITIES = tuple(quantity for section in SECTIONS for quantity in section.quantities)
+
+
+def expanded(quantities: Iterable[Quantity], runs: Sequence[Run]) -> list[Quantity]:
+    """Return the quantities to draw, with one picture of the dev score for each dev metric.
+
+    The dev metric of an unfinished run is that of the finished runs with an equal setting ``dev``.
+    """
+    names_of_dev = {str(run.settings.get("dev")): run.dev_name for run in runs if run.dev_name}
+    runs_of_metric: dict[str, set[int]] = {}
+    for i, run in enumerate(runs):
+        if not run.of_images and np.isfinite(run.scores).any():
+            name = run.dev_name or names_of_dev.get(str(run.settings.get("dev")), "")
+            runs_of_metric.setdefault(name, set()).add(i)
+    pictures = []
+    for quantity in quantities:
+        if quantity.key != "dev" or len(runs_of_metric) < 2:
+            pictures.append(quantity)
+            continue
+        for number, indices in enumerate(runs_of_metric.values(), start=1):
+            key = "dev" if number == 1 else f"dev{number}"
+            pictures.append(replace(quantity, key=key, runs=frozenset(indices)))
+    return pictures
+
+
+def heading(quantity: Quantity, runs: Sequence[Run]) -> tuple[str, str]:
+    """Return title and note of a picture. The note says if losses have different units."""
+    if quantity.lines[0].column == "dev":
+        scored = (run for _, run in runs_of(quantity, runs) if not run.of_images)
+        name = next((run.dev_name for run in scored if run.dev_name), quantity.title)
+        return fill(shortened(name[:1].upper() + name[1:], 2 * _TITLE), _TITLE), quantity.note
+    if has_no_common_unit(quantity, runs):
+        return (
+            "Loss, scaled to 0-1",
+            "Each run's loss is scaled separately: different objectives have no common unit.",
+        )
+    return quantity.title, quantity.note
+
+
+def has_no_common_unit(quantity: Quantity, runs: Sequence[Run]) -> bool:
+    """Return whether runs cannot share an axis: losses of different objectives."""
+    if quantity.key != "loss":
+        return False
+    if not all(run.finished for run in runs):  # config.yaml has only the values that were set
+        runs = [replace(run, result=None) for run in runs]
+    objectives = set()
+    for run in runs:
+        name = run.method if run.objective == "?" else run.objective
+        objectives.add((run.objective, name, repr(sorted(run.parameters.items()))))
+    return len(objectives) > 1
+
+
+def runs_of(quantity: Quantity, runs: Sequence[Run]) -> list[tuple[int, Run]]:
+    """Return the runs of a picture, with their indices among all runs."""
+    return [(i, run) for i, run in enumerate(runs) if quantity.runs is None or i in quantity.runs]
 
 
 def explained(keys: AbstractSet[str]) -> list[tuple[str, str, str]]:
