@@ -8,16 +8,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from isotrope.paradigm.portrait import Portrait
-from isotrope.reports.plots import INK
+from isotrope.reports.plots import INK, settings, written
 from isotrope.reports.surfaces import (
     ANGLES,
     UNDEFINED,
     Surface,
     colour_scale,
     pi_ticks,
-    settings,
     surface_panel,
-    written,
 )
 
 LINE = "#0072b2"

@@ -11,7 +11,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from isotrope.reports import surfaces
-from isotrope.reports.surfaces import Picture, Surface, curves, heatmaps
+from isotrope.reports.plots import Picture
+from isotrope.reports.surfaces import Surface, curves, heatmaps
 
 X, Y = np.linspace(0.05, 1, 30) * np.pi, np.linspace(0.05, 0.5, 20) * np.pi
 SLOPE = Surface("InfoNCE", X, Y, np.cos(Y)[:, None] - np.cos(X), np.ones((20, 30), dtype=bool))

@@ -12,7 +12,7 @@ from isotrope.core.table import table
 
 if TYPE_CHECKING:
     from isotrope.diagnostics import Landscape
-    from isotrope.reports.surfaces import Picture
+    from isotrope.reports.plots import Picture
 
 KINDS = {
     "dissipation": "gradient dissipation GD: factor on the whole gradient of an anchor, from 1 "

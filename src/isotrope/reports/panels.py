@@ -16,10 +16,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from isotrope.core.legible import shortened
-from isotrope.reports.plots import INK, Curve, draw, styles
+from isotrope.reports.plots import INK, Curve, draw, settings, styles
 from isotrope.reports.quantities import SECTIONS, Quantity, Section, expanded, heading
 from isotrope.reports.runs import Run
-from isotrope.reports.surfaces import settings
 
 # in points; a point is a CSS pixel if the picture is not scaled
 _WIDTH, _HEIGHT, _WIDE, _LABELS = 360, 212, 740, 150

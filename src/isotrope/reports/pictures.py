@@ -15,10 +15,9 @@ from matplotlib.lines import Line2D
 from isotrope.core.errors import InputError, unknown
 from isotrope.core.files import write_all
 from isotrope.core.legible import shortened
-from isotrope.reports.plots import INK, SECOND, Curve, draw, styles
+from isotrope.reports.plots import INK, SECOND, Curve, Picture, draw, settings, styles, written
 from isotrope.reports.quantities import QUANTITIES, Quantity, expanded, heading
 from isotrope.reports.runs import Run, read_run
-from isotrope.reports.surfaces import Picture, settings, written
 
 _LONGEST = 40  # characters of a name in a legend
 _USUAL = ("loss", "dev", "dissipation", "hardest_share")  # the default in a notebook

@@ -1,15 +1,18 @@
-"""Plots one quantity of several runs: lines, bands and markers.
+"""Plots one quantity of several runs: lines, bands and markers; sets the style of all pictures.
 
 The colours of lines have a contrast of three to one against white and near-black, and colour-blind
 readers can distinguish them. Text and axes are grey.
 """
 
+import io
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
@@ -30,6 +33,14 @@ _MOST_BANDS = 3  # largest number of runs with which standard deviations are dra
 _SEEN = 1.5  # least distance, in pixels, at which two lines can be distinguished
 _TICK = "{x:,.10g}"  # the number at a tick; matplotlib writes a real minus sign
 _DECADES = 30  # a logarithmic axis is allowed if largest / smallest value is above this
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One picture as the bytes of an SVG file and of a PNG file."""
+
+    svg: bytes
+    png: bytes
 
 
 @dataclass(frozen=True)
@@ -66,6 +77,34 @@ class Curve:
     def shown(self) -> NDArray[np.float64]:
         """The values to draw."""
         return (self.y - self.origin) / self.unit
+
+
+def settings(salt: str) -> dict[Any, Any]:
+    """Return a dict of matplotlib's settings; two SVGs with the same ``salt`` have equal ids."""
+    return {
+        "svg.fonttype": "path",  # a separate file cannot rely on the fonts of its reader
+        "svg.hashsalt": f"isotrope {salt}",
+        "font.size": 9,
+        "axes.titlesize": 10,
+        "hatch.linewidth": 0.6,
+        "axes.linewidth": 0.6,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "legend.handlelength": 3.2,
+        "legend.labelcolor": INK,
+        **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor"), INK),
+        **dict.fromkeys(("xtick.color", "ytick.color", "grid.color"), INK),
+    }
+
+
+def written(figure: Figure) -> Picture:
+    """Return a figure as SVG and PNG without a date, so that equal figures have equal bytes."""
+    figure.patch.set_alpha(0)
+    svg, png = io.BytesIO(), io.BytesIO()
+    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    figure.savefig(svg, format="svg", metadata=nothing, dpi=200)
+    figure.savefig(png, format="png", metadata={"Software": None}, dpi=200)
+    return Picture(svg.getvalue(), png.getvalue())
 
 
 def styles(count: int) -> list[Style]:

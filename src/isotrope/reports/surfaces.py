@@ -5,10 +5,8 @@ positive. Ticks are multiples of pi. Colours go from dark to light, so they also
 and for colour-blind readers. Undefined values are grey and hatched.
 """
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -18,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator
 from numpy.typing import NDArray
 
-from isotrope.reports.plots import INK, multiple, styles
+from isotrope.reports.plots import INK, Picture, multiple, settings, styles, written
 
 MEANS = (r"$\mu_\mathrm{neg}$", r"$\mu_\mathrm{pos}$")
 ANGLES = (r"$\theta_{ij'}$", r"$\theta_{ii'}$")
@@ -49,14 +47,6 @@ class Surface:
     y: NDArray[np.float64]
     value: NDArray[np.float64]
     defined: NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class Picture:
-    """One picture as the bytes of an SVG file and of a PNG file."""
-
-    svg: bytes
-    png: bytes
 
 
 def heatmaps(
@@ -121,24 +111,6 @@ def curves(surfaces: Sequence[Surface], quantity: str) -> Picture:
         return written(figure)
 
 
-def settings(salt: str) -> dict[Any, Any]:
-    """Return a dict of matplotlib's settings; two SVGs with the same ``salt`` have equal ids."""
-    return {
-        "svg.fonttype": "path",  # a separate file cannot rely on the fonts of its reader
-        "svg.hashsalt": f"isotrope {salt}",
-        "font.size": 9,
-        "axes.titlesize": 10,
-        "hatch.linewidth": 0.6,
-        "axes.linewidth": 0.6,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "legend.handlelength": 3.2,
-        "legend.labelcolor": INK,
-        **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor"), INK),
-        **dict.fromkeys(("xtick.color", "ytick.color", "grid.color"), INK),
-    }
-
-
 def surface_panel(
     axes: Axes, surface: Surface, limits: tuple[float, float] | None, lines: Sequence[float]
 ) -> QuadMesh:
@@ -185,13 +157,3 @@ def colour_scale(
     axes.yaxis.set_offset_position("left")  # the power of ten begins above the bar
     axes.tick_params(length=0, pad=3)
     axes.set_ylabel(label)
-
-
-def written(figure: Figure) -> Picture:
-    """Return a figure as SVG and PNG without a date, so that equal figures have equal bytes."""
-    figure.patch.set_alpha(0)
-    svg, png = io.BytesIO(), io.BytesIO()
-    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    figure.savefig(svg, format="svg", metadata=nothing, dpi=200)
-    figure.savefig(png, format="png", metadata={"Software": None}, dpi=200)
-    return Picture(svg.getvalue(), png.getvalue())

@@ -14,7 +14,7 @@ from isotrope.core.files import write_all
 from isotrope.core.legible import csv_text
 from isotrope.core.result import Result, provenance
 from isotrope.core.run_folder import RunFolder
-from isotrope.reports.surfaces import settings, written
+from isotrope.reports.plots import settings, written
 from isotrope.sweeps.spec import RUNS, TABLES, Sweep
 from isotrope.sweeps.study import SweepStudy
 from isotrope.sweeps.trials import Trial, best_of, compare, ranked
