@@ -17,9 +17,10 @@ import pytest
 from isotrope.core.errors import InputError
 from isotrope.core.spelling import as_flag, spelled
 from isotrope.data.lines import open_bytes
-from isotrope.data.schemas import Reading, Record
+from isotrope.data.schemas import PAIRS, Reading, Record
 from isotrope.data.sources import is_in_memory, read, read_all, write_records
 
+ADAPT = Path(__file__).parents[2] / "docs" / "guide" / "adapt.md"
 N = range(4)
 FLAG = [{"query": f"q{i}", "pos": [f"a{i}"], "neg": [f"w{i}", f"v{i}"]} for i in N]
 FLAG_SCORES = [{**row, "pos_scores": [0.9], "neg_scores": [0.2, 0.1]} for row in FLAG]
@@ -107,6 +108,18 @@ def test_formats_of_the_field(
     assert records(reading) == expected
     assert line in str(reading)
     assert records(reading) == expected, "it can be read again"
+
+
+@pytest.mark.parametrize("names", PAIRS, ids="-".join)
+def test_columns_of_pairs_are_recognised_by_name_and_documented(names: tuple[str, ...]) -> None:
+    expected = [(f"q{i}", f"a{i}", f"w{i}") for i in N]
+    rows = [{"source": "web", **dict(zip(names, row, strict=True))} for row in expected]
+    reading = read(rows)
+    assert records(reading) == expected
+    assert reading.names == [*names]
+    page = ADAPT.read_text(encoding="utf-8")
+    table = page.partition("| form | columns |")[2].partition("\n\n")[0]
+    assert all(f"`{name}`" in table for name in names)
 
 
 def test_scores_are_kept_for_each_text() -> None:
