@@ -3,6 +3,7 @@
 Written by `make docs` from the verdicts and the benchmark of broken trainings. The sections "What
 to do" and "When to ignore it", the words under "What decides", and the example of a verdict that
 the benchmark lacks, are written by hand in docs/diagnoses/VERDICT.md, and stay as they are there.
+"What to do" begins with the change of the verdict's record if this is a flag with a fixed value.
 """
 
 import csv
@@ -98,6 +99,7 @@ _UNKNOWN = (
     "a fault of the training."
 )
 _SOUND = f"{_PRINT} the numbers that decided it. It is no fault, so there is nothing to change."
+_PROPOSES = "`isotrope diagnose` proposes this change: "
 _TIMES = {
     "at the end": '"At the end" means the median over the last third of the logged steps.',
     "in the first third": '"In the first third" means the median over the first third of the '
@@ -108,6 +110,9 @@ _TIMES = {
 
 _LEGEND = "In this table, "
 """The first words of the explanation of letters above the table of thresholds."""
+
+_FLAG = re.compile(r"--\S+ \S+")
+"""A flag with its value at the beginning of a change."""
 
 _ANGLE = re.compile(r"\{(\w+)\}")
 _LENGTH_AND_DATA = re.compile(r" \{(?:text|longer|scratch)\}")
@@ -177,6 +182,7 @@ def verdict_page(word: str, zoo: Path, page: str) -> str:
         "## What it means",
         verdict.meaning,
         "## What to do",
+        *_proposed(word),
         _by_hand(page, word, "What to do"),
         "## An example",
         *_example(word, _trainings(zoo), page),
@@ -221,6 +227,13 @@ def _first(word: str) -> str:
     return _UNKNOWN if VERDICTS[word].only_if_healthy else _FIRST
 
 
+def _proposed(word: str) -> list[str]:
+    """The change in the record of a verdict, if it is a flag with the same value in every run."""
+    change = VERDICTS[word].change.train
+    flag = _FLAG.match(change) if isinstance(change, str) else None
+    return [] if flag is None else [f"{_PROPOSES}`{flag[0]}`{flag.string[flag.end() :]}."]
+
+
 def _times(decides: str, thresholds: Sequence[Threshold]) -> list[str]:
     """The explanations that a table, and the words above it, need: one paragraph or none."""
     shown = "\n".join([decides, *map(_row, thresholds)])
@@ -233,7 +246,8 @@ def _by_hand(page: str, word: str, title: str) -> str:
     _, found, rest = page.partition(f"\n## {title}\n\n")
     if not found:
         raise ValueError(f"docs/diagnoses/{word}.md has no section {title!r}; write it")
-    return rest.partition("\n\n## ")[0].rstrip("\n")
+    section = rest.partition("\n\n## ")[0].rstrip("\n")
+    return section.partition("\n\n")[2] if section.startswith(_PROPOSES) else section
 
 
 def _order(word: str) -> list[str]:

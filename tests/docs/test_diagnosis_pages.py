@@ -60,6 +60,15 @@ def test_the_words_written_by_hand_repeat_no_limit(word: str) -> None:
     assert not numbers & limits, "name the threshold instead of its limit"
 
 
+@pytest.mark.parametrize("word", VERDICTS)
+def test_a_change_with_a_fixed_value_is_only_in_the_record(word: str) -> None:
+    change = VERDICTS[word].change.train
+    if isinstance(change, str) and change.startswith("--"):
+        flag = " ".join(change.split()[:2])
+        advice = page(word).split("## What to do")[1].partition("\n## ")[0]
+        assert advice.count(f"`{flag}`") == 1, "make docs writes it; leave it out by hand"
+
+
 def test_a_new_verdict_needs_its_advice() -> None:
     with pytest.raises(ValueError, match=r"overfitting\.md has no section 'What to do'; write it"):
         verdict_page("overfitting", ZOO, "")
