@@ -69,6 +69,17 @@ def test_tiny_sizes(tmp_path: Path) -> None:
     assert table.with_suffix(".svg").read_bytes() == picture
 
 
+def test_pages_have_the_memory_that_was_measured() -> None:
+    """The table is the source; a page that repeats its numbers is corrected by hand."""
+    with (BENCHMARKS / "losses.csv").open(newline="", encoding="utf-8") as handle:
+        rows = [row for row in csv.DictReader(handle) if (row["n"], row["d"]) == ("16384", "768")]
+    memory = {(row["by"], row["name"]): f"{float(row['peak_mib']):,.0f} MiB" for row in rows}
+    for page in ("README.md", "docs/benchmarks.md", "docs/guide/large-batches.md"):
+        text = (ROOT / page).read_text(encoding="utf-8")
+        for loss in (("isotrope", "infonce"), ("torch", "InfoNCE")):
+            assert memory[loss] in text, (page, loss)
+
+
 def test_plain_peers_compute_what_ours_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(BENCHMARKS)
     import loss_cases
