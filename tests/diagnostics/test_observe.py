@@ -11,7 +11,6 @@ from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.metrics import MEASURED
 from isotrope.diagnostics.observe import measure, measure_unpaired
 from isotrope.diagnostics.readings import negative_count
-from isotrope.measures.distance_gap import distance_gap
 from isotrope.objectives import DCL, DINO, MPT, ArcCon, BarlowTwins, InfoNCE, NTXent
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
@@ -19,6 +18,13 @@ from tests.measures.test_spread import entropy_rank
 from tests.theorems.lemma import lemma1_of
 
 OF_COMPONENTS = ("dissipation", "dead", "hardest_share", "ratio", "above_bound")
+
+
+def distance_gap(anchors: Tensor, positives: Tensor) -> Tensor:
+    """How much farther an anchor's negatives are than its positive, on average."""
+    distance = torch.cdist(unit(anchors), unit(positives))
+    own = distance.diagonal()
+    return ((distance.sum(dim=1) - own) / (len(own) - 1) - own).mean()
 
 
 def batch(n: int = 7, d: int = 5, *, seed: int = 0) -> tuple[Tensor, Tensor]:

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from isotrope.measures.alignment import alignment
 from isotrope.measures.dimension_std import dimension_std
-from isotrope.measures.distance_gap import distance_gap, margin_gap
 from isotrope.measures.effective_rank import effective_rank
 from isotrope.measures.mean_cosine import mean_cosine
 from isotrope.measures.norms import mean_norm
@@ -93,7 +92,7 @@ def test_mean_norm() -> None:
 
 
 OF_ROWS = [dimension_std, effective_rank, mean_cosine, mean_norm, uniformity]
-OF_PAIRS = [alignment, distance_gap, margin_gap, opposite_halves]
+OF_PAIRS = [alignment, opposite_halves]
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

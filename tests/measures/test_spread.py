@@ -1,4 +1,4 @@
-"""Effective rank, mean cosine, distance gaps and tallies against their definitions."""
+"""Effective rank and mean cosine against their definitions."""
 
 import doctest
 import importlib
@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from isotrope.measures import effective_rank
-from isotrope.measures.distance_gap import distance_gap, gaps, margin_gap
 from isotrope.measures.mean_cosine import mean_cosine
 
 
@@ -22,10 +21,6 @@ def rows(n: int, d: int = 5, seed: int = 0) -> Tensor:
 
 def cosine(x: Tensor, y: Tensor) -> float:
     return float(x @ y / (x.norm() * y.norm()))
-
-
-def distance(x: Tensor, y: Tensor) -> float:
-    return float((x / x.norm() - y / y.norm()).norm())
 
 
 def entropy_rank(x: Tensor) -> float:
@@ -86,42 +81,7 @@ class TestMeanCosine:
             mean_cosine(torch.ones(n, 3))
 
 
-class TestGaps:
-    def test_definitions(self) -> None:
-        h, other = rows(9), rows(9, seed=1)
-        own = [distance(a, b) for a, b in zip(h, other, strict=True)]
-        rest = [[distance(h[i], other[j]) for j in range(9) if j != i] for i in range(9)]
-        expected = [sum(r) / 8 - o for r, o in zip(rest, own, strict=True)]
-        margins = [abs(o - min(r)) for r, o in zip(rest, own, strict=True)]
-        assert gaps(h, other)[0].tolist() == pytest.approx(expected, abs=1e-12)
-        assert gaps(h, other)[1].tolist() == pytest.approx(margins, abs=1e-12)
-        assert float(distance_gap(h, other)) == pytest.approx(sum(expected) / 9, abs=1e-12)
-        assert float(margin_gap(h, other)) == pytest.approx(sum(margins) / 9, abs=1e-12)
-
-    @pytest.mark.parametrize("block", [1, 2, 8, 9, 10])
-    def test_blocks_do_not_matter(self, block: int) -> None:
-        h, other = rows(9), rows(9, seed=1)
-        for found, expected in zip(gaps(h, other, block=block), gaps(h, other), strict=True):
-            torch.testing.assert_close(found, expected, rtol=0, atol=1e-14)
-
-    def test_the_margin_gap_forgets_its_sign_and_the_distance_gap_does_not(self) -> None:
-        x = torch.eye(2, dtype=torch.float64)
-        assert float(distance_gap(x, x.flip(0))) == pytest.approx(-math.sqrt(2))
-        assert float(margin_gap(x, x.flip(0))) == pytest.approx(math.sqrt(2))
-
-    def test_zero_rows_lie_at_the_centre(self) -> None:
-        h = torch.tensor([[0.0, 0.0], [1.0, 0.0]], dtype=torch.float64)
-        assert gaps(h, h)[0].tolist() == [1.0, 1.0]
-
-    @pytest.mark.parametrize("shapes", [((1, 3), (1, 3)), ((3, 2), (2, 2)), ((2, 3), (2, 2))])
-    def test_what_has_no_gap(self, shapes: tuple[tuple[int, int], tuple[int, int]]) -> None:
-        with pytest.raises(
-            ValueError, match="at least two pairs, with anchors and positives of one"
-        ):
-            distance_gap(torch.ones(shapes[0]), torch.ones(shapes[1]))
-
-
-@pytest.mark.parametrize("name", ["distance_gap", "effective_rank", "mean_cosine"])
+@pytest.mark.parametrize("name", ["effective_rank", "mean_cosine"])
 def test_examples(name: str) -> None:
     outcome = doctest.testmod(importlib.import_module(f"isotrope.measures.{name}"))
     assert outcome.attempted

@@ -7,8 +7,6 @@ from isotrope.core import public
 if TYPE_CHECKING:
     from isotrope.measures.alignment import alignment as alignment
     from isotrope.measures.dimension_std import dimension_std as dimension_std
-    from isotrope.measures.distance_gap import distance_gap as distance_gap
-    from isotrope.measures.distance_gap import margin_gap as margin_gap
     from isotrope.measures.effective_rank import effective_rank as effective_rank
     from isotrope.measures.mean_cosine import mean_cosine as mean_cosine
     from isotrope.measures.norms import mean_norm as mean_norm

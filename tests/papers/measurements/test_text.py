@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from isotrope.core import InputError, Result
 from papers.machinery.data_registry import DataRegistry
@@ -17,6 +18,19 @@ from papers.measurements import text
 def smoke(**more: Any) -> PaperJob:
     (job,) = text_jobs("smoke", "infonce", {"temperature": 0.05}, **more)
     return job
+
+
+def test_gaps_are_those_of_the_paper() -> None:
+    a, b = torch.randn(2, 9, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    a, b = (x / x.norm(dim=1, keepdim=True) for x in (a, b))
+    own = [float((x - y).norm()) for x, y in zip(a, b, strict=True)]
+    rest = [[float((a[i] - b[j]).norm()) for j in range(9) if j != i] for i in range(9)]
+    found = text.gaps(7 * a, b / 3)
+    each = list(zip(rest, own, strict=True))
+    assert found["distance gap"] == pytest.approx(sum(sum(r) / 8 - o for r, o in each) / 9)
+    assert found["margin gap"] == pytest.approx(sum(abs(o - min(r)) for r, o in each) / 9)
+    x = torch.eye(2, dtype=torch.float64)
+    assert list(text.gaps(x, x.flip(0)).values()) == pytest.approx([-math.sqrt(2), math.sqrt(2)])
 
 
 @pytest.fixture(scope="module")
