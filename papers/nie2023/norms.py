@@ -1,10 +1,10 @@
 """Figures 2a, 2b and 4: norms of the gradient's parts over two angles, without training.
 
-Ours are measured on the objectives' own components. Beside them stand the paper's equations, with
-slips corrected: eq. 11 has the sine of the positive's angle; the conditions of eq. 20-22 (and of
-38-40, where rho is a distance as in 37) are those under which the loss is above 0: printed is a sum
-for a difference, or the difference reversed. All angles of one kind are equal, 1/||h_i|| is left
-out, and one batch has as many anchors as an anchor needs for its negatives.
+Ours are measured on the objectives' own components. The paper's equations are written again here,
+to check the components, with slips corrected: eq. 11 has the sine of the positive's angle; the
+conditions of eq. 20-22 (and of 38-40, where rho is a distance as in 37) are those under which the
+loss is above 0: printed is a sum for a difference, or the difference reversed. All angles of one
+kind are equal, 1/||h_i|| is left out, and the n anchors of a batch have n - 1 negatives each.
 """
 
 import functools
