@@ -62,53 +62,6 @@ class Exponent:
         return tile.clamp_min_(FLOOR).log_().mul_(self.power).masked_fill_(gone, -torch.inf)
 
 
-class LazyWeights:
-    """Weights that replace an n x c matrix: only row sums and one product are computed.
-
-    Allowed are: scaling by one number or by n x 1 numbers, the sum over each row, and the product
-    with the columns. Any other operation would need the n x c matrix and raises ``Unfused``.
-    """
-
-    def __init__(self, push: Callable[[], Tensor], mass: Tensor, columns: int) -> None:
-        self.shape = (len(mass), columns)
-        self._push, self._mass = push, mass
-        # float64, because an error in a factor affects the whole row; it is rounded at the end
-        self._factor = exact(mass.new_ones((len(mass), 1)))
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __mul__(self, factor: float | Tensor) -> "LazyWeights":
-        """Scale by a number or by n x 1 numbers."""
-        scaled = LazyWeights(self._push, self._mass, self.shape[1])
-        scaled._factor = self._factor * factor
-        return scaled
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, divisor: float) -> "LazyWeights":
-        return self * (1 / divisor)
-
-    def __matmul__(self, columns: Tensor) -> Tensor:
-        return self._push() * self._factor.to(self._mass.dtype)
-
-    def sum(self, dim: Literal[1]) -> Tensor:
-        return (self._factor.squeeze(1) * self._mass).to(self._mass.dtype)
-
-    def any(self) -> Tensor:
-        return self._mass.any() or self._push().any()
-
-    def detach(self) -> "LazyWeights":
-        return self  # the sums have no autograd history
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise Unfused(f"the weights have no {name}")
-
-    @classmethod
-    def __torch_function__(cls, *asked: object) -> NoReturn:
-        raise Unfused("a torch function is called with the weights, and they are not a tensor")
-
-
 class Masses(NamedTuple):
     """Each anchor's sum of weights and sum of weighted negatives, both divided by e^``top``."""
 
@@ -316,6 +269,53 @@ class SurrogateSums:
         """The views whose similarities are used; their ``anchors`` are the rows."""
         views = self._of_direction(direction)
         return views.among_positives() if by == "positives" else views
+
+
+class LazyWeights:
+    """Weights that replace an n x c matrix: only row sums and one product are computed.
+
+    Allowed are: scaling by one number or by n x 1 numbers, the sum over each row, and the product
+    with the columns. Any other operation would need the n x c matrix and raises ``Unfused``.
+    """
+
+    def __init__(self, push: Callable[[], Tensor], mass: Tensor, columns: int) -> None:
+        self.shape = (len(mass), columns)
+        self._push, self._mass = push, mass
+        # float64, because an error in a factor affects the whole row; it is rounded at the end
+        self._factor = exact(mass.new_ones((len(mass), 1)))
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __mul__(self, factor: float | Tensor) -> "LazyWeights":
+        """Scale by a number or by n x 1 numbers."""
+        scaled = LazyWeights(self._push, self._mass, self.shape[1])
+        scaled._factor = self._factor * factor
+        return scaled
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: float) -> "LazyWeights":
+        return self * (1 / divisor)
+
+    def __matmul__(self, columns: Tensor) -> Tensor:
+        return self._push() * self._factor.to(self._mass.dtype)
+
+    def sum(self, dim: Literal[1]) -> Tensor:
+        return (self._factor.squeeze(1) * self._mass).to(self._mass.dtype)
+
+    def any(self) -> Tensor:
+        return self._mass.any() or self._push().any()
+
+    def detach(self) -> "LazyWeights":
+        return self  # the sums have no autograd history
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise Unfused(f"the weights have no {name}")
+
+    @classmethod
+    def __torch_function__(cls, *asked: object) -> NoReturn:
+        raise Unfused("a torch function is called with the weights, and they are not a tensor")
 
 
 class SurrogatePairs(Pairs):
