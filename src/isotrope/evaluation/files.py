@@ -71,6 +71,9 @@ class Hit(NamedTuple):
     text: str
 
 
+# encode
+
+
 def encode_file(
     model: str | Path, file: Path, output: Path, *, progress: bool = False, **options: Any
 ) -> tuple[int, int]:
@@ -256,6 +259,9 @@ def _encode_pictures(
     return rows.shape
 
 
+# pictures
+
+
 def pictures_below(folder: Path) -> list[str]:
     """Return the sorted relative paths of the pictures in a folder and its subfolders.
 
@@ -301,6 +307,9 @@ def _encode_readable(
         count = f"{len(broken):,} of {len(names):,}"
         logger.warning("left out %s pictures that cannot be read; the first: %s", count, broken[0])
     return encoded, np.concatenate(blocks)
+
+
+# search
 
 
 @overload

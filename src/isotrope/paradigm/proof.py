@@ -106,6 +106,9 @@ def degenerate(case: str, dtype: torch.dtype, d: int = 5) -> tuple[Tensor, Tenso
     return a.to(dtype).requires_grad_(), b.to(dtype).requires_grad_()
 
 
+# settings to try
+
+
 def settings(cls: type[Objective]) -> Iterator[dict[str, Any]]:
     """Yield the settings to test: the defaults, every other choice of a field, every preset."""
     yield {}
@@ -150,6 +153,9 @@ def _lowest(hyper: Hyper) -> float:
     if hyper.at_least is not None:
         return hyper.at_least
     return -1e4 if hyper.above is None else hyper.above + 1e-4
+
+
+# comparisons of formula and components
 
 
 def additional_negatives(objective: Objective, anchors: Tensor) -> Tensor | None:
@@ -324,6 +330,9 @@ def parts_error(objective: Objective, anchors: Tensor, positives: Tensor) -> flo
     moved = [_strength(objective.terms(*both, more)) for both in ((a, b), (b, a))]
     size = max(*moved, _largest_entry(whole, pull, push)) or 1
     return float((pull + push - whole).abs().max()) / size
+
+
+# comparisons of the ways to compute a loss, and of declarations
 
 
 def disagreement(objective: Objective, anchors: Tensor, positives: Tensor) -> float:

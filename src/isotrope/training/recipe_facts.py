@@ -133,6 +133,9 @@ def limit_of(settings: TrainSettings, encoder: SentenceEncoder) -> int:
     return encoder.max_length
 
 
+# pairs: what they share, and whether they are at chance level
+
+
 def _pair_facts(
     settings: TrainSettings,
     encoder: SentenceEncoder,
@@ -209,6 +212,9 @@ def _contrast(
     return PairFacts(loss=float(np.mean(losses)), chance=bool(np.mean(passed) - errors <= 0.5))
 
 
+# the records to hold out
+
+
 def _split(
     settings: TrainSettings, records: Sequence[Record], pairs: int, start: PairFacts, kind: str
 ) -> Split:
@@ -250,6 +256,9 @@ def _share(records: int, start: PairFacts) -> float:
     At chance level, up to 40% are held out: without a score, such a training may do harm.
     """
     return min(0.4 if start.chance else 0.15, max(_WANTED / records, 0.02), _MOST / records)
+
+
+# the time of a pass
 
 
 def _passes(records: Sequence[Sequence[str]]) -> list[list[str]]:
