@@ -273,6 +273,8 @@ def test_a_sigmoid_is_no_softmax_also_where_it_is_nearly_one(tau, dtype) -> None
     ):
         assert decompose(loss, a, b).temperature == pytest.approx(tau, rel=1e-4)
     assert decompose(lambda a, b: sigmoid(a @ b.T), a, b).temperature is None
+    few = [unit(x).to(dtype) for x in batch("random", 12, 1024)]
+    assert decompose(lambda a, b: sigmoid(a @ b.T), *few).temperature is None
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)

@@ -213,12 +213,14 @@ def decompose(
     scale = 1 / n if reduction == "mean" else 1.0
     residual = rank = None
     if of == "similarities":
-        slope = _derivative(loss_fn, pairs.similarity())[0] / scale
+        slope, compared = _derivative(loss_fn, pairs.similarity())
+        slope = slope / scale
         gradient = tangent(slope @ views.positives, views.anchors)
         push, pull = slope.where(pairs.negative(), 0.0), -slope.diagonal()
         unique = torch.ones_like(pull, dtype=torch.bool)
     else:
-        slope, weights = _read(loss_fn, views)
+        slope, compared = _derivative(loss_fn, views.anchors, views.positives)
+        weights = _read(slope, compared, views)
         gradient = tangent(slope / scale, views.anchors)
         if weights is None:
             push, pull, rank, unique = _least_norm(gradient, pairs, against)
@@ -237,7 +239,9 @@ def decompose(
         size, push / divisor[:, None], pull / divisor, against, scale=scale, residual=residual
     )
     cosine = views.anchors @ pairs.columns(against).T
-    temperature = _temperature(terms.weight, cosine) if bool(unique.all()) else None
+    # far from 0, the pushes of a sigmoid look like those of a softmax
+    is_known = bool(unique.all()) and not any(table.has_sigmoids for table in compared)
+    temperature = _temperature(terms.weight, cosine) if is_known else None
     return Decomposition(terms, scale * gradient, normalised, unique, rank, temperature)
 
 
@@ -292,23 +296,22 @@ def _prepared(views: Views) -> Views:
     return views.unit()
 
 
-def _read(loss_fn: Callable[..., Tensor], views: Views) -> tuple[Tensor, Tensor | None]:
-    """Return the gradient on the anchors (n x d), and what it consists of.
+def _read(slope: Tensor, compared: list[Compared], views: Views) -> Tensor | None:
+    """Return the derivatives of which the gradient on the anchors, ``slope`` (n x d), consists.
 
     These are the derivatives of the loss by the cosines of the n anchors with all positives and
     then with all anchors, n x (m + n). They are None if the loss compares other vectors.
     """
-    slope, compared = _derivative(loss_fn, views.anchors, views.positives)
     known, m = torch.cat([views.positives, views.anchors]), len(views.positives)
     noise = math.sqrt(torch.finfo(known.dtype).eps)
     weights = slope.new_zeros(len(slope), len(known))
     if bool(((known @ known.T).triu(1) > 1 - noise).any()):  # equal rows cannot be told apart
-        return slope, None
+        return None
     for table in compared:
         by_cosine = _by_cosine(table, noise)
         places = [_places(rows.to(known), known, noise) for rows in (table.anchors, table.columns)]
         if by_cosine is None or any(bool((place < 0).any()) for place in places):
-            return slope, None
+            return None
         # the anchors of the batch may be the rows of the table, its columns, or both
         by_cosine = by_cosine.to(known)
         for mine, others, part in (
@@ -319,7 +322,7 @@ def _read(loss_fn: Callable[..., Tensor], views: Views) -> tuple[Tensor, Tensor 
             own = mine[is_anchor, None] - m
             weights.index_put_((own, others.expand(len(own), -1)), part[is_anchor], accumulate=True)
     rest = torch.linalg.vector_norm(tangent(weights @ known - slope, views.anchors))
-    return slope, weights if bool(rest <= noise * torch.linalg.vector_norm(slope)) else None
+    return weights if bool(rest <= noise * torch.linalg.vector_norm(slope)) else None
 
 
 def _by_cosine(table: Compared, noise: float) -> Tensor | None:
