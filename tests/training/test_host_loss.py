@@ -296,13 +296,17 @@ def test_a_loss_is_tried_with_the_columns_of_its_batches(name: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("mode", ["in_batch_negatives", "hard_negatives", "all_negatives"])
-def test_harder_negatives_count_more_if_each_row_has_one(mode: str, tmp_path: Path) -> None:
+def test_harder_negatives_count_more_among_those_of_the_batch(mode: str, tmp_path: Path) -> None:
+    """A batch has a hard negative of two rows once; the loss needs as many as there are rows."""
     own = {"hardness_mode": mode, "hardness_strength": 5}
     name = "MultipleNegativesRankingLoss"
-    settings = {"files": ["x"], "output": "y", "loss": name, "loss_settings": own}
-    check_record(TrainSettings.read(settings), Record(("a", "b", "c"), tmp_path, 1, True))
-    with refused_setting("loss", value=name):
-        check_record(TrainSettings.read(settings), Record(("a", "b", "c", "d"), tmp_path, 1, True))
+    settings = TrainSettings.read(
+        {"files": ["x"], "output": "y", "loss": name, "loss_settings": own}
+    )
+    check_record(settings, Record(("a", "b"), tmp_path, 1, True))
+    for texts in (("a", "b", "c"), ("a", "b", "c", "d")):
+        with refused_setting("loss", value=name):
+            check_record(settings, Record(texts, tmp_path, 1, True))
 
 
 @pytest.mark.parametrize(

@@ -284,7 +284,7 @@ def _try(loss: str, settings: Mapping[str, float | str], record: Record) -> None
     texts, ones = max(2, len(record.texts)), torch.ones(3, 3, dtype=torch.long)
     columns = [ones] * texts
     if texts > 2 and loss not in OF_SCORES:
-        columns = [ones, ones, ones.repeat(texts - 2, 1)]  # one column has all hard negatives
+        columns = [ones, ones, ones.repeat(texts - 2, 1)[1:]]  # the negatives, without a repeat
     with quiet_loading(), redirect_stderr(StringIO()), warnings.catch_warnings(action="ignore"):
         model = SentenceEncoder.scratch(["a"], width=2, layers=1).model
         own = {key: model if key == "guide" else value for key, value in settings.items()}
