@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 import torch
 
+from isotrope.cli.check import _print_checks
 from isotrope.paradigm.objective import Objective
+from isotrope.paradigm.objective_check import Check
 from isotrope.training.checkpoints import step_of
 from tests.patience import MINUTES, wait_until
 from tests.training.conftest import sentences
@@ -200,6 +202,13 @@ def test_check_of_anybodys_loss(run, tmp_path: Path) -> None:
     assert "at the edge: zero rows: keep it finite, for example by a lower bound on" in found.out
     assert "the gradient of the anchors is not finite in rows [0]" in found.out
     assert run("check", f"{file}:none").code == 2
+
+
+def test_check_explains_faults_before_remarks(capsys: pytest.CaptureFixture[str]) -> None:
+    marks = [("first", None), ("second", False)]
+    checks = [Check(name, 1, "", passed=mark, means="x") for name, mark in marks]
+    assert _print_checks(("loss", check) for check in checks) == 1
+    assert capsys.readouterr().out.endswith("second: x\nfirst: x\n\n")
 
 
 TWICE = '''

@@ -39,9 +39,10 @@ HISTORICAL = Path(__file__).with_name("historical_losses.py")
 GRADIENT = [
     "each input changes the loss",
     "the positive attracts",
-    "mean over the batch",
     "near negatives are pushed more",
+    "mean over the batch",
 ]
+FEWER = "gradient on fewer rows"
 SETTINGS = "each setting changes the gradient"
 
 CAUGHT = {
@@ -214,6 +215,49 @@ def test_the_gradient_of_a_slip_is_named(loss: object, line: str, passed: bool |
     )
 
 
+def top(k: int) -> Callable[[Tensor, Tensor], Tensor]:
+    def loss(anchors: Tensor, positives: Tensor) -> Tensor:
+        similarity = scores(anchors, positives)
+        own = torch.eye(len(similarity), dtype=torch.bool)
+        negatives = similarity.masked_fill(own, -torch.inf).topk(k, dim=1).values
+        every = torch.cat([similarity.diagonal()[:, None], negatives], dim=1)
+        return F.cross_entropy(every, torch.zeros(len(every), dtype=torch.long))
+
+    return loss
+
+
+@pytest.mark.parametrize(
+    ("k", "dimensions", "absent"),
+    [
+        (5, 16, GRADIENT[3:]),
+        (10, 16, GRADIENT[1:]),
+        (10, 48, []),
+    ],
+)
+def test_a_loss_that_needs_more_rows_is_not_called_wrong(
+    k: int, dimensions: int, absent: list[str]
+) -> None:
+    checks = check_loss(top(k), dimensions=dimensions)
+    assert not wrong(checks), checks
+    names = [check.name for check in checks]
+    assert [name for name in GRADIENT if name not in names] == absent
+    assert [check.passed for check in checks if check.name == FEWER] == [None] * bool(absent)
+    assert ("at the edge: one row", None) in [(c.name, c.passed) for c in checks]
+
+
+def test_checks_that_need_more_dimensions_are_reported() -> None:
+    names = {check.name: check.passed for check in check_loss(infonce, dimensions=8)}
+    assert names[FEWER] is None
+    assert GRADIENT[1] not in names
+
+
+def in_order(anchors: Tensor, positives: Tensor) -> Tensor:
+    """CoSENT of pairs in descending order of their scores."""
+    similarity = 20 * F.cosine_similarity(anchors, positives)
+    gaps = (similarity - similarity[:, None])[others_of(similarity).triu()]
+    return F.pad(gaps, (1, 0)).logsumexp(dim=0)
+
+
 OBJECTIVES = [InfoNCE(), NTXent(), DCL(), MET(), MHE(), BarlowTwins(), VICReg(), AlignUniform()]
 
 
@@ -275,7 +319,7 @@ def semi_hard(a: Tensor, b: Tensor) -> Tensor:
     "loss",
     [
         *[within_margin, narrow_margin, of_features, hinge_of_all, circle_over_the_batch],
-        *[trains_the_positives, semi_hard],
+        *[trains_the_positives, semi_hard, in_order],
     ],
 )
 def test_no_slip_is_named_in_a_loss_of_another_kind(loss: Callable[..., Tensor]) -> None:
@@ -350,7 +394,11 @@ def draws_elsewhere(anchors: Tensor, positives: Tensor) -> Tensor:
             "not checked with permuted rows",
             ["wider: margin", GRADIENT[0], SETTINGS, *GRADIENT[1:], "gradient-cached"],
         ),
-        (draws_negatives, "not checked with permuted rows", [*GRADIENT[:3], "gradient-cached"]),
+        (
+            draws_negatives,
+            "not checked with permuted rows",
+            [*GRADIENT[:2], GRADIENT[3], "gradient-cached"],
+        ),
         (draws_elsewhere, "checked only for finite values", []),
     ],
 )
@@ -509,7 +557,8 @@ def test_a_loss_of_one_width_is_called_on_that_width_alone() -> None:
     assert not wrong(check_loss(Head(768), dimensions=768))
     (line,) = check_loss(Head(768))
     assert (line.name, line.passed) == ("one call", False)
-    assert "use --dimensions N; this check had 16" in line.means
+    assert "--dimensions N" in line.means
+    assert "24 rows of 16" in line.means
 
 
 OWN = """

@@ -135,14 +135,15 @@ def _print_checks(checked: Iterable[tuple[str, "Check"]]) -> int:
     for key, group in itertools.groupby(checked, key=lambda result: result[0]):
         print(f"{key}\n\n{_line('compared', 'tried', 'largest difference', '')}")
         print(_line("-" * 45, "-----", "-" * 25, "--"))
-        means, mistakes = list[str](), list[str]()
+        faults, remarks, mistakes = list[str](), list[str](), list[str]()
         for _, check in group:
             print(_line(check.name, str(check.tried), check.worst, marks[check.passed]), flush=True)
-            means += [f"{check.name}: {check.means}"] if check.means else []
+            explained = faults if check.passed is False else remarks
+            explained += [f"{check.name}: {check.means}"] if check.means else []
             if check.mistakes and not mistakes:
                 mistakes = [f"{_BATCH} {check.mistakes[0]}", *check.mistakes[1:]]
             wrong |= check.passed is False
-        print("\n".join([*means, *mistakes, ""]))
+        print("\n".join([*faults, *remarks, *mistakes, ""]))
     return 1 if wrong else 0
 
 

@@ -79,8 +79,8 @@ DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 # degenerate input: ways to spoil a batch of 6
 DEGENERATE: dict[str, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]] = {
-    "equal rows": lambda a, b: (a[:1].repeat(6, 1), a[:1].repeat(6, 1)),
-    "zero rows": lambda a, b: (a * _but(0), b * _but(1)),
+    "equal rows": lambda a, b: (a[:1].repeat(len(a), 1), a[:1].repeat(len(a), 1)),
+    "zero rows": lambda a, b: (_without(0, a), _without(1, b)),
     "identical views": lambda a, b: (a, a.clone()),
     "opposite views": lambda a, b: (a, -a),
     "two rows": lambda a, b: (a[:2], b[:2]),
@@ -90,19 +90,17 @@ DEGENERATE: dict[str, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]] = {
 }
 
 
-def _but(row: int) -> Tensor:
-    keep = torch.ones(6, 1)
-    keep[row] = 0
-    return keep
+def _without(row: int, x: Tensor) -> Tensor:
+    return x.index_fill(0, torch.tensor([row]), 0.0)
 
 
 def _constant_column(x: Tensor) -> Tensor:
     return torch.cat([x[:, 1:], torch.ones(len(x), 1)], dim=1)
 
 
-def degenerate(case: str, dtype: torch.dtype, d: int = 5) -> tuple[Tensor, Tensor]:
+def degenerate(case: str, dtype: torch.dtype, d: int = 5, n: int = 6) -> tuple[Tensor, Tensor]:
     """Return a degenerate batch (see ``DEGENERATE``) as n x d tensors that require gradients."""
-    a, b = DEGENERATE[case](*_random(6, d, Generator().manual_seed(0)))
+    a, b = DEGENERATE[case](*_random(n, d, Generator().manual_seed(0)))
     return a.to(dtype).requires_grad_(), b.to(dtype).requires_grad_()
 
 

@@ -177,7 +177,7 @@ def checks_of(
     try:
         whole, again, reseeded = (subject.run(seed=seed) for seed in (0, 0, 1))
     except Exception as error:  # whatever somebody's loss raises is the finding
-        means = _WIDTH.format(dimensions) if isinstance(error, RuntimeError) else ""
+        means = _SHAPE.format(ROWS, dimensions) if isinstance(error, RuntimeError) else ""
         yield raised("one call", error, means)  # shapes that do not fit are a RuntimeError
         return
     if not all(bool(x.isfinite().all()) for x in (whole.value, *whole.gradients)):
@@ -201,7 +201,7 @@ def checks_of(
         try:
             yield from gradient_checks(subject)
         except Exception as error:  # whatever somebody's loss raises is the finding
-            yield raised("direction of the gradient", error)
+            yield replace(raised("gradient on fewer rows", error, _FEWER), passed=None)
         yield _compared("gradient-cached", lambda: subject.run(caching=True), whole, _CACHED)
     if is_repeatable:
         if source is not None:
@@ -210,10 +210,8 @@ def checks_of(
     yield from _collapsed(subject)
 
 
-_WIDTH = "if the loss needs embeddings of N dimensions, use --dimensions N; this check had {}"
-_NOT_FINITE = (
-    "look for a division by 0, or a logarithm or root of 0: loss or gradient is not finite"
-)
+_SHAPE = "if the loss needs N dimensions, use --dimensions N: this batch has {} rows of {}"
+_NOT_FINITE = "look for divisions by 0 and logarithms or roots of 0: a result is not finite"
 _DRAWS = (
     "not checked with permuted rows, in chunks, on two processes and in bfloat16: the loss draws "
     "random numbers, which would differ there"
@@ -222,7 +220,8 @@ _REMEMBERS = (
     "checked only for finite values: of two calls on the same batch with the same seed, the first "
     "gives {:.4g} and the second {:.4g}, or another gradient"
 )
-_PERMUTED = "look for masks, labels or numbers of a fixed seed: the order of rows changes the loss"
+_PERMUTED = "look for masks and a fixed seed, unless row order gives labels: it changes the loss"
+_FEWER = f"not all checked: with --dimensions 48, the loss gets up to {ROWS} rows"
 _CACHED = "do not train this loss with gradient caching: it would change the gradient"
 _CHUNKS = "use all rows in each chunk: the size of the chunks changes the result"
 _GATHERED = "compare with the loss of one process: the mean of two processes differs"
@@ -231,7 +230,9 @@ _TURNED = (
     "those that are {}similar, it lowers the loss"
 )
 _OWN = "not a fault: the loss gathers no rows, so each process compares only the rows that it has"
-_ALONE = "not a fault if no batch has one row (drop_last=True): the loss refuses it"
+_ALONE = "not a fault if no batch has {} (drop_last=True): the loss refuses it"
+_REFUSE = "raise a ValueError for {}, or return a finite loss"
+_BOUND = "keep it finite, for example by a lower bound on norms"
 _BF16 = "compute in float32: arithmetic in bfloat16 adds more error than rounding the inputs does"
 
 
@@ -251,12 +252,10 @@ def _by_margin(subject: Subject) -> Iterator[Check]:
         margin = subject.setting(name)
         if not isinstance(margin, (int, float)):
             continue
-        label, changes = f"wider: {name}", list[float]()
+        label, views = f"wider: {name}", ([anchors, *rest], [-anchors, *rest])
         try:
-            narrow, wide = (subject.varied(name, m) for m in (margin, margin + _WIDER))
-            for views in ([anchors, *rest], [-anchors, *rest]):
-                before = narrow.value(views)
-                changes.append(wide.value(views) - before)
+            narrow, wide = (subject.varied(name, m).value for m in (margin, margin + _WIDER))
+            changes = [wide(x) - narrow(x) for x in views]
         except Exception as error:  # whatever somebody's loss raises is the finding
             yield raised(label, error)
             continue
@@ -328,11 +327,11 @@ def _rounded(subject: Subject) -> Check:
 
 def _collapsed(subject: Subject) -> Iterator[Check]:
     """Check that value and gradients are finite for degenerate batches, such as equal rows."""
-    cases = {case: degenerate(case, torch.float32, subject.dimensions) for case in DEGENERATE}
-    one, other = (x.detach()[:1].clone().requires_grad_() for x in cases["identical views"])
-    cases["one row"] = one, other
+    cases = {case: degenerate(case, torch.float32, subject.dimensions, ROWS) for case in DEGENERATE}
+    cases["one row"] = degenerate("identical views", torch.float32, subject.dimensions, 1)
     for case, (anchors, positives) in cases.items():
         name = f"at the edge: {case}"
+        is_few = len(anchors) < ROWS
         views = [anchors, positives, positives.detach().clone().flip(0).requires_grad_()]
         try:
             value = subject.fresh(torch.float32)(*views[: subject.views])
@@ -340,20 +339,19 @@ def _collapsed(subject: Subject) -> Iterator[Check]:
             if value.requires_grad:
                 gradients = torch.autograd.grad(value, views, materialize_grads=True)
         except Exception as error:  # a training would stop there
-            if case == "one row" and isinstance(error, ValueError):
-                yield replace(raised(name, error, _ALONE), passed=None)
-            else:
-                yield raised(name, error)
+            stop = raised(name, error, _ALONE.format(case) if is_few else "")
+            yield replace(stop, passed=None) if is_few else stop
             continue
         is_finite = bool(value.isfinite())
         faults = [] if is_finite else [f"the loss is {float(value.detach())}"]
         for kind, x in zip(("anchors", "positives", "negatives"), gradients, strict=False):
             if rows := (~x.isfinite()).any(dim=1).nonzero().flatten().tolist():
-                faults.append(f"the gradient of the {kind} is not finite in rows {rows}")
+                where = f"in rows {rows[:6]}{' and more' * (len(rows) > 6)}"
+                faults.append(f"the gradient of the {kind} is not finite {where}")
         outcome, means = "finite", ""
         if faults:
             outcome = f"{'gradient' if is_finite else 'value'} not finite"
-            means = f"keep it finite, for example by a lower bound on norms: {', '.join(faults)}"
+            means = f"{_REFUSE.format(case) if is_few else _BOUND}: {', '.join(faults)}"
         yield Check(name, 1, outcome, passed=not faults, means=means)
 
 
