@@ -215,6 +215,21 @@ def test_the_gradient_of_a_slip_is_named(loss: object, line: str, passed: bool |
     )
 
 
+def of_probabilities(anchors: Tensor, positives: Tensor) -> Tensor:
+    return F.cross_entropy(scores(anchors, positives).softmax(dim=1), torch.arange(len(anchors)))
+
+
+def over_anchors(anchors: Tensor, positives: Tensor, negatives: Tensor) -> Tensor:
+    every = torch.cat([scores(anchors, positives), scores(anchors, negatives)], dim=1)
+    return -every.log_softmax(dim=0)[: len(anchors)].diagonal().mean()
+
+
+@pytest.mark.parametrize("loss", [of_probabilities, over_anchors])
+def test_a_softmax_of_wrong_scores_is_named(loss: Callable[..., Tensor]) -> None:
+    (line,) = [c for c in gradient_checks(Subject(loss)) if c.name == "softmax of the scores"]
+    assert (line.passed, bool(line.means)) == (False, True)
+
+
 def top(k: int) -> Callable[[Tensor, Tensor], Tensor]:
     def loss(anchors: Tensor, positives: Tensor) -> Tensor:
         similarity = scores(anchors, positives)

@@ -79,15 +79,15 @@ class LossGraph:
         first = [n.metadata[MARK][0] for n in self.marked[:1]]
         self.marked = [n for n in self.marked if n.metadata[MARK][0] in first]
         self.similarities = [] if first else self._choose(candidates) or self._scores()
-        self._wrong = ""
+        self.slip = ""  # what is wrong with the scores of a softmax
         for seen in self.similarities:
             paths = softmax_targets.paths_of(seen.hook, self.users_of)
             seen.use = softmax_targets.use_of(paths, seen.node, seen.alpha)
             if seen.use.across:
-                self._wrong = _ACROSS
+                self.slip = _ACROSS
             elif any(softmax_targets.takes_probabilities(path, self.users_of) for path in paths):
-                self._wrong = _TWICE
-        self.similarities = [] if self._wrong else self.similarities
+                self.slip = _TWICE
+        self.similarities = [] if self.slip else self.similarities
 
     def _walk(self) -> list[Similarity]:
         """Store the nodes and their users, down to the weights; return all similarities."""
@@ -240,8 +240,8 @@ class LossGraph:
 
     def reason(self) -> str:
         """Return why no pair was found."""
-        if self._wrong:
-            return self._wrong
+        if self.slip:
+            return self.slip
         if any(node.name().startswith("CompiledFunction") for node in self.nodes):
             return "the loss is compiled and cannot be read; compile only the model"
         of_python: Any = torch.autograd.function.BackwardCFunction

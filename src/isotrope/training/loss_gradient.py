@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from isotrope.core.errors import InputError
 from isotrope.core.rounding import same
+from isotrope.paradigm.loss_graph import LossGraph
 from isotrope.paradigm.objective_check import Check
 from isotrope.training.loss_subject import ROWS, SIZES, Subject, distance
 
@@ -46,6 +47,7 @@ def gradient_checks(subject: Subject) -> Iterator[Check]:
     """Yield whether positives attract, and how the gradient depends on batch and arguments."""
     yield from _inputs(subject)
     yield from _settings(subject)
+    yield from _softmax(subject)
     slopes = [_slopes(subject, cosine) for cosine in _COSINES]
     pulls = [-float(slope.diagonal().sum()) for slope in slopes]
     found: tuple[str, bool | None, str] = ("no pull", None, _NO_PULL)
@@ -118,6 +120,13 @@ def _graded(subject: Subject) -> list[Tensor]:
     # so that any margin is between positive and negative of some row, but not of all
     noise = noise * torch.logspace(0.3, -1.8, len(noise), dtype=torch.float64)[:, None]
     return [anchors, anchors + noise, anchors - 2 * noise]
+
+
+def _softmax(subject: Subject) -> Iterator[Check]:
+    """Whether a softmax gets wrong scores; shown only if it does."""
+    value = subject.called(subject.fresh(), [x.requires_grad_().clone() for x in _graded(subject)])
+    if value.grad_fn is not None and (slip := LossGraph(value.grad_fn).slip):
+        yield Check("softmax of the scores", 1, "wrong input or dim", passed=False, means=slip)
 
 
 def _inputs(subject: Subject) -> Iterator[Check]:
