@@ -49,6 +49,13 @@ def test_json_tells_rows_by_their_lines_the_most_suspected_first() -> None:
     assert found["rows"] == 200
 
 
+def test_what_is_solved_has_one_name() -> None:
+    audit = audited(InfoNCE())
+    (table,) = (each for each in audit.tables() if each.title == "Settings")
+    assert {"solved"} == {*audit.meanings} & {*table.columns}
+    assert {"solved"} == {*audit.meanings} & {*audit.to_dict()["settings"][0]}
+
+
 def test_no_batch_is_larger_than_the_data() -> None:
     audit = audited(InfoNCE(), batch_size=256)
     assert audit.batch_size == audit.to_dict()["batch_size"] == 200

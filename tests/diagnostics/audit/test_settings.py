@@ -27,7 +27,8 @@ def test_a_line_of_the_table_is_the_anatomy_of_its_batch(objective) -> None:
     assert {line.name for line in own} == {"batch size", *set(GRID) & set(vars(objective))}
     numbers = measure(objective, double.batch(torch.arange(32)))
     for line in own:
-        for name in ("dissipation", "dead", "hardest_share", "above_bound"):
+        assert line.solved == pytest.approx(numbers["dead"], abs=1e-12)
+        for name in ("dissipation", "hardest_share", "above_bound"):
             assert getattr(line, name) == pytest.approx(numbers[name], abs=1e-12)
 
 
@@ -62,15 +63,15 @@ def test_a_lower_temperature_gives_the_hardest_more_and_leaves_fewer_live() -> N
     temperatures = [line for line in lines if line.name == "temperature"]
     shares = [line.hardest_share for line in temperatures]
     assert shares == sorted(shares, reverse=True)
-    done = [line.dead for line in temperatures]
+    done = [line.solved for line in temperatures]
     assert done == sorted(done, reverse=True)
     assert done[0] > 0.3 > done[-1]
     (chosen,) = recommend(lines)
-    assert chosen.value == min(line.value for line in temperatures if line.dead <= 0.3)
+    assert chosen.value == min(line.value for line in temperatures if line.solved <= 0.3)
 
 
-def line(name: str, value: float, *, dead: float = 0.1, above: float | None = 1.0) -> Setting:
-    return Setting(name, value, 64, 1 - dead, dead, 0.5, above, own=False)
+def line(name: str, value: float, *, solved: float = 0.1, above: float | None = 1.0) -> Setting:
+    return Setting(name, value, 64, 1 - solved, solved, 0.5, above, own=False)
 
 
 def test_a_temperature_that_only_weights_is_not_recommended() -> None:
@@ -80,11 +81,12 @@ def test_a_temperature_that_only_weights_is_not_recommended() -> None:
 
 
 def test_rules_of_margin_and_ratio() -> None:
-    margins = [line("margin", 0.1, dead=0.9), line("margin", 0.2, dead=0.3), line("margin", 0.3)]
+    shares = {0.1: 0.9, 0.2: 0.3, 0.3: 0.1}
+    margins = [line("margin", value, solved=share) for value, share in shares.items()]
     ratios = [line("ratio", 0.5, above=0.9), line("ratio", 1.0, above=0.96), line("ratio", 2.0)]
     found = {each.name: each for each in recommend([*margins, *ratios])}
     assert (found["margin"].value, found["ratio"].value) == (0.2, 1.0)
-    none = recommend([line("margin", 0.1, dead=0.9), line("margin", 0.2, dead=0.8)])
+    none = recommend([line("margin", 0.1, solved=0.9), line("margin", 0.2, solved=0.8)])
     assert (none[0].value, none[0].reason[:14]) == (0.2, "at every value")
     unknown = recommend([line("ratio", 1.0, above=None)])
     assert unknown[0].value == 1.0

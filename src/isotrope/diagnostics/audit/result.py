@@ -30,9 +30,9 @@ LISTED = 20  # pairs in a table; the JSON has all
 _SMALL = 1e-4  # share of all push below which a table shows only "<"
 _LEGEND = (
     "GD: gradient dissipation, a factor on the gradient of an anchor (1: full strength, 0: nothing "
-    "left to learn). done: share of anchors with a GD below 0.01. hardest: share of the push on an "
-    "anchor that comes from its most similar negative. above bound: among the anchors with a GD of "
-    "at least 0.01, share that a small step brings closer to their positive."
+    "left to learn). solved: share of anchors with a GD below 0.01. hardest: share of the push on "
+    "an anchor that comes from its most similar negative. above bound: among the anchors with a GD "
+    "of at least 0.01, share that a small step brings closer to their positive."
 )
 _EVIDENCE = (
     "The evidence is a difference of cosines. If it is above 0, two rows are nearer to each other "
@@ -163,7 +163,7 @@ class Audit(ABC):
     def _settings(self, *lines: str, withheld: str = "") -> TitledTable:
         """Return the table of settings; its note has the recommendations and ``lines``."""
         reasons = [f"{r.name} {r.value:g}: {r.reason}." for r in self.recommendations]
-        if all(row.dead is None for row in self.settings):
+        if all(row.solved is None for row in self.settings):
             why = "no anchor has a negative in its batch"
         elif any(row.name == "temperature" for row in self.settings):
             why = "the gradient dissipation of this objective does not depend on its temperature"
@@ -174,13 +174,13 @@ class Audit(ABC):
             (
                 self._marked(row),
                 row.dissipation,
-                _percent(row.dead),
+                _percent(row.solved),
                 _percent(row.hardest_share),
                 _percent(row.above_bound),
             )
             for row in self.settings
         ]
-        headings = ("setting", "GD", "done", "hardest", "above bound")
+        headings = ("setting", "GD", "solved", "hardest", "above bound")
         return TitledTable("Settings", "\n".join([note, *lines, _LEGEND]), headings, rows)
 
     def _marked(self, row: Setting) -> str:

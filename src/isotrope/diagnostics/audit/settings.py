@@ -44,7 +44,7 @@ class Setting:
     Attributes:
         name: Name of the setting, or ``batch size``.
         dissipation: Mean gradient dissipation (GD); None if no anchor has negatives.
-        dead: Share of the anchors with GD < 0.01; they have nothing left to learn.
+        solved: Share of the anchors with GD < 0.01; they have nothing left to learn.
         hardest_share: Share of the push on an anchor that its hardest negative causes.
         above_bound: Share of the anchors with GD >= 0.01 that a small step brings nearer to their
             positives.
@@ -55,7 +55,7 @@ class Setting:
     value: float
     batch_size: int
     dissipation: float | None
-    dead: float | None
+    solved: float | None
     hardest_share: float | None
     above_bound: float | None
     own: bool
@@ -104,7 +104,7 @@ def recommend(table: Sequence[Setting]) -> list[Recommendation]:
     rules = {"temperature": _smallest_live, "margin": _smallest_live, "ratio": _ratio}
     found = []
     for name, rule in rules.items():
-        rows = [row for row in table if row.name == name and row.dead is not None]
+        rows = [row for row in table if row.name == name and row.solved is not None]
         if rows and (name != "temperature" or len({row.dissipation for row in rows}) > 1):
             found.append(rule(rows))
     return found
@@ -119,9 +119,10 @@ def _first_step(
     for step in range(min(drawn.steps_per_epoch, max(1, _ANCHORS // size))):
         pairs = objective.compare(embedded.batch(torch.from_numpy(drawn.at(step))))
         terms = objective.components(pairs)
-        measured.append({**summary(terms, pairs), "above_bound": above_bound(terms, pairs)})
+        numbers = {**summary(terms, pairs), "above_bound": above_bound(terms, pairs)}
+        measured.append({**numbers, "solved": numbers["dead"]})
     numbers = {}
-    for key in ("dissipation", "dead", "hardest_share", "above_bound"):
+    for key in ("dissipation", "solved", "hardest_share", "above_bound"):
         values = [number for row in measured if (number := row[key]) is not None]
         numbers[key] = sum(values) / len(values) if values else None
     return numbers
@@ -129,12 +130,12 @@ def _first_step(
 
 def _smallest_live(rows: Sequence[Setting]) -> Recommendation:
     """Return the smallest value at which enough anchors learn."""
-    live = [row for row in rows if _or_zero(row.dead) <= _DONE]
-    best = live[0] if live else min(rows, key=lambda row: _or_zero(row.dead))
+    live = [row for row in rows if _or_zero(row.solved) <= _DONE]
+    best = live[0] if live else min(rows, key=lambda row: _or_zero(row.solved))
     reason = (
         f"{'smallest value at which at most' if live else 'at every value, more than'} {_DONE:.0%} "
         f"of the anchors have nothing left to learn at first (at {best.value:g}: "
-        f"{_or_zero(best.dead):.0%})"
+        f"{_or_zero(best.solved):.0%})"
     )
     return Recommendation(best.name, best.value, reason)
 
