@@ -795,8 +795,11 @@ def test_what_was_not_looked_at_is_not_healthy() -> None:
         assert found.verdict == ("not-enough-seen",)
     stopped = diagnose(RunEvidence(settings={"log-every": 1}, resumable=True)).findings[0]
     assert stopped.change.startswith("--resume (the training has not ended")
-    short = diagnose(RunEvidence(settings={"log-every": 1, "minutes": 4.0})).findings[0]
-    assert short.change == "--minutes 8 (more time, then diagnose again)"
+    timed = RunEvidence(settings={"log-every": 1, "minutes": 4.0})
+    short = diagnose(replace(timed, details={"time": {"enough": 95}})).findings[0]
+    assert short.change == "--minutes 95 (more time, then diagnose again)"
+    in_time = diagnose(replace(timed, details={"time": {"enough": None}})).findings[0]
+    assert "--minutes" not in in_time.change
     course = [{"step": i, **SOUND} for i in range(3)]
     assert diagnose(RunEvidence(rows=course)).verdict == (HEALTHY,)
     assert "- logged steps: 3 (a fault if below 3)" in str(diagnose(RunEvidence(rows=course)))

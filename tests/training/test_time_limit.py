@@ -1,7 +1,6 @@
 """`--minutes`: the number of steps is corrected by the time that the steps of the run take."""
 
 import math
-import re
 import time
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from isotrope.training.auto_recipe import with_recipe
 from isotrope.training.early_checks import as_begun
 from isotrope.training.run import Outcome
 from isotrope.training.settings import TrainSettings
-from isotrope.training.text import train
+from isotrope.training.text import summary, train
 from isotrope.training.time_limit import Pace, TimeLimit, minutes_for, of_steps
 
 
@@ -150,10 +149,14 @@ def test_scores_for_patience_follow_the_number_of_steps(
     assert scored == [*range(0, 55, 2)]
 
 
-def test_the_advice_says_where_the_time_went_if_less_than_half_of_it_made_steps() -> None:
+def test_the_time_of_a_run_has_parts() -> None:
     limit = TimeLimit(4, {"max_steps": 14}, began=time.time() - 230)
-    for seconds, told in ((80.0, ["80", "150"]), (200.0, [])):
-        assert re.findall(r"(\d+) s\b", limit.advice(6, 14, seconds))[::-1] == told
+    found = limit.spent(6, 14, seconds=80.0, scores=50.0)
+    assert (found["minutes"], found["scores"]) == (4, 50.0)
+    assert found["else"] == pytest.approx(100, abs=9)
+    assert found["enough"] == minutes_for(14 * 80 / 6, 150, second=False)
+    assert f"`--minutes {found['enough']}` has time for all" in limit.advice(6, 14, found["enough"])
+    assert limit.spent(12, 14, seconds=80.0, scores=50.0)["enough"] is None
 
 
 def test_a_run_ends_in_time_and_repeats_as_it_ended(
@@ -176,7 +179,10 @@ def test_a_run_ends_in_time_and_repeats_as_it_ended(
     assert 1 < metrics["steps"] < 16
     assert config.log_every == max(1, metrics["steps"] // 5)
     assert "train longer: --minutes 16 has time for" in outcome.result.details["next"]
-    assert "; about `--minutes " in outcome.result.details["next"]
+    spent = outcome.result.details["time"]
+    assert f"; about `--minutes {spent['enough']}` " in outcome.result.details["next"]
+    assert spent["scores"] > 0
+    assert "time of --minutes 16: steps " in summary(outcome)
     told = capsys.readouterr().err
     assert "--minutes 16 has time for" in told
     assert "about `--minutes" not in told  # the advice comes once, after the run

@@ -13,13 +13,17 @@ from isotrope.training.progress import Progress, warn
 
 
 class Timer:
-    """Counts the seconds that the steps take, including the reading of data."""
+    """Counts the seconds that the steps take, including the reading of data.
+
+    Attributes:
+        rested: Seconds of other work between the steps, in this process.
+    """
 
     def __init__(self, batch_size: int) -> None:
         self.batch_size = batch_size
         self.seconds = 0.0
         self.steps = 0
-        self._since = self._resting = 0.0
+        self.rested = self._since = self._resting = 0.0
 
     @property
     def rate(self) -> float:
@@ -29,6 +33,7 @@ class Timer:
     def rest(self, seconds: float) -> None:
         """Exclude seconds of other work from the time of the steps."""
         self._resting += seconds
+        self.rested += seconds
 
     def begin(self) -> None:
         """Start the clock before the first step."""

@@ -220,15 +220,17 @@ class TextTask(TrainingTask):
         settings, module, report = self.settings, self.module, self.batches.report
         dev, best_step = self.dev, self.dev.best_step
         saved = dev.log.timer.steps if best_step is None else best_step
+        time, longer = self._time(), ""
+        if self.limit is not None and time and time["enough"]:
+            longer = self.limit.advice(dev.log.timer.steps, self.most, time["enough"])
         return {
             "lora": lora_facts(module.encoder),
             "matryoshka": list(module.prefixes),
             "model": {"fingerprint": dev.weights.get(saved), "start": dev.weights.get(0)},
             "kept": changes.kept(self.general, module.encoder, dev.history),
             "queries": changes.changed_queries(self.watch, dev.history),
-            "next": changes.next_step(
-                report, module.encoder, dev.history, settings, self._longer()
-            ),
+            "next": changes.next_step(report, module.encoder, dev.history, settings, longer),
+            "time": time,
             "dev": None
             if best_step is None
             else {"name": dev.history.name, "kind": settings.dev, "data": dev.data},
@@ -247,12 +249,12 @@ class TextTask(TrainingTask):
             },
         }
 
-    def _longer(self) -> str:
-        """Return the advice to train longer, if ``--minutes`` had no time for all steps."""
+    def _time(self) -> dict[str, Any] | None:
+        """Return how long a run with ``--minutes`` took; None for other runs."""
         timer = self.dev.log.timer
-        if self.limit is None or timer.steps < self.module.steps:  # early stopping
-            return ""
-        return self.limit.advice(timer.steps, self.most, timer.seconds)
+        most = timer.steps if timer.steps < self.module.steps else self.most  # early stopping
+        limit = self.limit
+        return limit and limit.spent(timer.steps, most, timer.seconds, timer.rested)
 
     def _datasets(self) -> dict[str, dict[str, dict[str, Any]]]:
         """Return the records, views and steps of each data set, if there are several."""

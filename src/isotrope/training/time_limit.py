@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from isotrope.training.refit import SECOND
 from isotrope.training.settings import TrainSettings
@@ -70,14 +71,26 @@ class TimeLimit:
         # a little less, because the number of steps is rounded up from the epochs
         return {"epochs": math.floor((steps - 0.01) / steps_per_epoch * 1e7) / 1e7, **derived}
 
-    def advice(self, steps: int, most: int, seconds: float) -> str:
-        """Return the advice after a run of so many steps and seconds; "" if time sufficed."""
-        if steps >= _NEARLY * most:
-            return ""
-        rest = time.time() - self.began - seconds
-        enough = minutes_for(self.longer * most * seconds / steps, rest, second=self.second)
-        took = f"; all else (settings, scores, saving) took {rest:.0f} s, the steps {seconds:.0f} s"
-        twice = ", twice (`--refit`)" * self.second + took * (rest > seconds)
+    def spent(self, steps: int, most: int, seconds: float, scores: float) -> dict[str, Any]:
+        """Return how long a run took, and the ``--minutes`` that suffice if its time did not.
+
+        Args:
+            steps: Number of finished steps.
+            most: Number of steps if time had sufficed.
+            seconds: Seconds that these steps took.
+            scores: Seconds that the dev scores took.
+
+        Returns: A dict with ``minutes``, the seconds ``scores`` and ``else``, and ``enough``.
+        """
+        rest, enough = time.time() - self.began - seconds, None
+        if steps < _NEARLY * most:
+            enough = minutes_for(self.longer * most * seconds / steps, rest, second=self.second)
+        rounded = {"scores": round(scores, 3), "else": round(rest - scores, 3)}
+        return {"minutes": self.minutes, **rounded, "enough": enough}
+
+    def advice(self, steps: int, most: int, enough: int) -> str:
+        """Return the advice to take ``enough`` minutes after a run of so many steps."""
+        twice = ", twice (`--refit`)" * self.second
         cut = f"; with `--max-length {SHORTEST}`, a step takes {self.shorter:.0%} of the time"
         return (
             f"train longer: --minutes {self.minutes:g} has time for {steps:,} of {most:,} steps; "

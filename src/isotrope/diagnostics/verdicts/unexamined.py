@@ -182,8 +182,8 @@ def _not_enough_seen(case: RunEvidence) -> Found | None:
 def _longer_training(case: RunEvidence) -> str:
     if case.resumable:
         return "--resume (the training has not ended: repeat its command, then diagnose again)"
-    if minutes := case.settings.get("minutes"):
-        return f"--minutes {2 * minutes:g} (more time, then diagnose again)"
+    if enough := (case.details.get("time") or {}).get("enough"):  # as the run advised
+        return f"--minutes {enough} (more time, then diagnose again)"
     if case.settings.get("log-every") == 1:
         return "--epochs or --max-steps (a longer training, then diagnose again)"
     return "--log-every 1 (or train longer, then diagnose again)"
