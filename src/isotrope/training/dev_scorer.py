@@ -93,6 +93,7 @@ class DevScorer:
         """Score the model before training."""
         if step == 0 and 0 not in self.scores:
             self._evaluate(0)
+        self._plan_rest(step)
 
     def after_step(self, step: int) -> None:
         """Score every ``every`` steps and after the last step."""
@@ -111,10 +112,16 @@ class DevScorer:
                 self._add(step, self.score())
         self.seconds = time.perf_counter() - start
         self.log.timer.rest(self.seconds)
-        still = -((step - self.module.steps) // (self.every or self.module.steps))  # rounded up
-        self.log.progress.rest(self.seconds, still * self.seconds)
+        self._plan_rest(step, self.seconds)
         if step in self.scores:
             self._show(step, self.scores[step])
+
+    def _plan_rest(self, step: int, seconds: float = 0.0) -> None:
+        """Show the time of the scores after ``step``; a score has just taken ``seconds``."""
+        steps = self.module.steps
+        every = self.every or steps
+        still = -(-steps // every) - step // every if step < steps else 0  # rounded up
+        self.log.progress.rest(seconds, still * self.seconds)
 
     def _add(self, step: int, evaluation: DevEvaluation) -> None:
         """Log an evaluation, and save the model if its score is the best."""
@@ -132,7 +139,7 @@ class DevScorer:
             change = f"{value - self.scores[min(self.scores)]:+.2f} from the start"
         best = f"best {self.scores[highest]:.2f} at step {highest:,}"
         reached = change if self.history.saved == "trained" else best
-        self.log.progress.scored(step, f"{self.history.name} {value:.2f}", change, reached)
+        self.log.progress.scored(step, self.history.name, value, reached)
         if self.is_exhausted and step != self.module.steps:
             since = f"in the last {self.patience} evaluations, no score was above the {best}"
             self.log.progress.say(f"early stopping at step {step:,}: {since}")
@@ -153,6 +160,7 @@ class DevScorer:
             "gold": None if gold is None else torch.from_numpy(gold),
             "weights": self.weights,
             "data": self.data,
+            "seconds": self.seconds,
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -160,6 +168,7 @@ class DevScorer:
         check_unchanged(f"data of the {self.history.name}", state_dict["data"], self.data)
         self.history.scores = {int(k): float(v) for k, v in state_dict["scores"].items()}
         self.weights = dict(state_dict.get("weights", {}))
+        self.seconds = state_dict.get("seconds", 0.0)
         gold = None if state_dict.get("gold") is None else state_dict["gold"].numpy()
         self.history.evaluations = {
             int(step): DevEvaluation(self.scores[int(step)], items.numpy(), gold)

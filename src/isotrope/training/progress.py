@@ -90,16 +90,22 @@ class Progress:
             if step >= self._newest:  # otherwise, the line of a later step has been printed
                 self._line(step, self._loss)
         else:
-            state = ", ".join(filter(None, (self._loss, self._dev)))
-            self._bar.set_postfix_str(state, refresh=False)
+            self._write_state()
 
-    def scored(self, step: int, score: str, change: str, best: str) -> None:
-        """Show a dev score: name and value, change since the start, and best score or change."""
-        self._dev = f"{score}, {best}"
+    def scored(self, step: int, name: str, value: float, reached: str) -> None:
+        """Show a dev score, with the best score or the change since the start."""
+        self._dev, line = f"dev {value:.2f}", f"{name} {value:.2f}, {reached}"
         if self._lines:
-            self._line(step, self._dev)
+            self._line(step, line)
         elif self.shown:
-            warn(f"step {step}: {score} ({change})")
+            warn(f"step {step}: {line}")
+            if self._bar is not None:  # before the first step, there is no bar
+                self._write_state()
+
+    def _write_state(self) -> None:
+        """Write the newest loss and dev score behind the bar; the name of the score is too long."""
+        state = ", ".join(filter(None, (self._loss, self._dev)))
+        self._bar.set_postfix_str(state, refresh=False)
 
     def close(self) -> None:
         """Close the bar."""
