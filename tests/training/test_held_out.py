@@ -1,6 +1,7 @@
 """Losses of held-out records: they need no dev score, and leave the training as it is."""
 
 import csv
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,9 +11,11 @@ import torch
 from torch import nn
 
 import isotrope
+from isotrope.core.errors import InputError
 from isotrope.diagnostics.metrics import measured_in
 from isotrope.encoders.heads import MLPHead
 from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.evaluation.dev_score import LEAST
 from isotrope.training import text_data
 from isotrope.training.settings import TrainSettings
 from isotrope.training.text_data import held_out_losses
@@ -70,6 +73,21 @@ def test_a_run_logs_them_without_a_dev_score(quick: dict, tmp_path: Path) -> Non
     for name in HELD_OUT:
         assert [int(row["step"]) for row in rows if row[name]] == [0, 3, 6]
     assert not any(row["dev"] for row in rows)
+
+
+@pytest.mark.parametrize(("count", "seed", "given"), [(100, 0, 0.1), (100, 1, 0.01), (130, 2, 0.0)])
+def test_the_proposed_share_is_large_enough(
+    count: int, seed: int, given: float, quick: dict, tmp_path: Path
+) -> None:
+    file, texts = tmp_path / "pairs.tsv", sentences(2 * count)
+    rows = zip(texts[:count], texts[count:], strict=True)
+    file.write_text("".join(f"{a}\t{b}\n" for a, b in rows), encoding="utf-8")
+    options = {**quick, "files": [str(file)], "dev": "auto", "max_steps": 1, "seed": seed}
+    with pytest.raises(InputError) as error:
+        isotrope.fit(**{**options, "holdout": given})
+    share = float(re.findall(r"holdout=(0\.\d+)", str(error.value))[0])
+    outcome = isotrope.fit(**{**options, "holdout": share})
+    assert outcome.result.details["data"]["holdout"] >= LEAST
 
 
 def test_texts_of_scored_pairs_are_not_taken_for_positives(quick: dict, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ easy, so a high score proves no understanding. Compare scores only on the same r
 """
 
 import functools
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -29,6 +30,7 @@ from isotrope.data.sources import named_errors, read
 from isotrope.data.text.retrieval_sets import RetrievalSet, from_pairs, load_retrieval
 from isotrope.data.text.sts_sets import Subset, load_sts_file
 from isotrope.data.text.tokens import TokenStore
+from isotrope.data.text.views import FEWEST
 from isotrope.evaluation import SHOWN, RankMetric
 from isotrope.evaluation.embed import Encoder
 from isotrope.evaluation.retrieval import retrieval_evaluation
@@ -126,7 +128,8 @@ def dev_metric_held_out(
                 scored += records
             else:
                 known = store.answers()
-                sets.append(holdout_set(records, store.report.views, groups=chosen, others=known))
+                views, whole = store.report.views, store.report.kept + store.report.held_out
+                sets.append(holdout_set(records, views, groups=chosen, others=known, whole=whole))
     if scored:
         *sides, scores = zip(*scored, strict=True)
         texts = [[p + text for text in side] for p, side in zip(prompts, sides, strict=True)]
@@ -160,6 +163,7 @@ def holdout_set(
     seed: int = 0,
     groups: Sequence[int] | NDArray[np.integer[Any]] | None = None,
     others: Mapping[str, int] = {},
+    whole: int = 0,
 ) -> RetrievalSet:
     """Make a search task from held-out records.
 
@@ -176,12 +180,16 @@ def holdout_set(
         groups: A number for each record, equal for records that belong together. If a pair occurs
             in several records, the number of the first record counts.
         others: Texts that are ranked besides the targets, each with the number of its group.
+        whole: Number of all records, with those that are not held out; 0 if unknown.
     """
     found = usable(records, views)
     if len(found) < LEAST:
-        more = "hold out more records, for example with `--holdout 0.2`, or "
+        # for twice as many as needed, because the share that a hash holds out varies
+        able = whole * len(found) / len(records) if records else whole
+        share = math.ceil(100 * FEWEST / max(1, able)) / 100
+        more = f"hold out more records with `--holdout {share:g}`, or "
         raise InputError(
-            f"{more if found or len(records) < LEAST else ''}give `--dev` an STS file or a "
+            f"{more if share <= 0.5 else ''}give `--dev` an STS file or a "
             f"retrieval folder: found {len(found)} {USABLE[views == 'dropout']} among "
             f"{len(records)} held-out records, but `--dev auto` needs {LEAST}"
         )
