@@ -16,7 +16,7 @@ from isotrope.training.early_checks import as_begun
 from isotrope.training.run import Outcome
 from isotrope.training.settings import TrainSettings
 from isotrope.training.text import summary, train
-from isotrope.training.time_limit import Pace, TimeLimit, minutes_for, of_steps
+from isotrope.training.time_limit import Pace, TimeLimit, of_steps
 
 
 class Clock:
@@ -78,9 +78,10 @@ def test_the_rate_of_the_last_half_follows_one_plan(clock: Clock) -> None:
     assert {*planned} == {100}
 
 
-def test_minutes_for_all_steps() -> None:
-    assert minutes_for(480, 60, second=False) == 10
-    assert minutes_for(480, 60, second=True) == 20  # the first training may take 40%
+def test_minutes_for_all_steps(clock: Clock) -> None:
+    for second, enough in ((False, 10), (True, 20)):  # the first training may take 40%
+        limit = TimeLimit(4, {"max_steps": 12}, second=second, began=clock.now - 220)
+        assert limit.spent(4, 12, seconds=160, scores=50)["enough"] == enough
 
 
 def test_changed_settings_give_the_number_of_steps() -> None:
@@ -154,7 +155,6 @@ def test_the_time_of_a_run_has_parts() -> None:
     found = limit.spent(6, 14, seconds=80.0, scores=50.0)
     assert (found["minutes"], found["scores"]) == (4, 50.0)
     assert found["else"] == pytest.approx(100, abs=9)
-    assert found["enough"] == minutes_for(14 * 80 / 6, 150, second=False)
     assert f"`--minutes {found['enough']}` has time for all" in limit.advice(6, 14, found["enough"])
     assert limit.spent(12, 14, seconds=80.0, scores=50.0)["enough"] is None
 

@@ -340,9 +340,8 @@ def search(
         query: One text; or a list of texts, which are searched at once: the result has one list
             for each text. An image encoder needs paths of pictures instead of texts.
         progress: Whether to show a progress bar on stderr.
-        options: Any option of ``isotrope search``: ``top=10``, ``columns="answer"``,
-            ``embeddings="rows.npy"``, ``query_prompt``, ``passage_prompt``, ``pooling``,
-            ``device``, ``batch_size``.
+        options: Keywords such as ``top=10`` or ``embeddings="rows.npy"``. ``help(isotrope.search)``
+            lists all keywords, and ``isotrope search --help`` explains them.
 
     Raises:
         InputError: The query or the corpus is empty; ``top`` is below 1; the embeddings are not

@@ -28,17 +28,6 @@ def of_steps(steps: int) -> dict[str, int | str]:
     return {**every, "prefer": "best" if steps < FEW else "trained"}
 
 
-def minutes_for(steps: float, rest: float, *, second: bool) -> int:
-    """Return the ``--minutes`` that suffice for all steps, and for a second training.
-
-    Args:
-        steps: Seconds that the steps of the first training take.
-        rest: Seconds of all else that the command does.
-        second: Whether a second training follows.
-    """
-    return math.ceil(max((steps + rest) / 60 / PLANNED, steps / 60 / SECOND if second else 0.0))
-
-
 @dataclass(frozen=True)
 class TimeLimit:
     """The plan of ``--recipe auto`` for a run with ``--minutes``.
@@ -72,19 +61,16 @@ class TimeLimit:
         return {"epochs": math.floor((steps - 0.01) / steps_per_epoch * 1e7) / 1e7, **derived}
 
     def spent(self, steps: int, most: int, seconds: float, scores: float) -> dict[str, Any]:
-        """Return how long a run took, and the ``--minutes`` that suffice if its time did not.
+        """Return ``minutes``, the seconds of ``scores`` and of all ``else``, and ``enough``.
 
-        Args:
-            steps: Number of finished steps.
-            most: Number of steps if time had sufficed.
-            seconds: Seconds that these steps took.
-            scores: Seconds that the dev scores took.
-
-        Returns: A dict with ``minutes``, the seconds ``scores`` and ``else``, and ``enough``.
+        ``enough`` is the ``--minutes`` that suffice for ``most`` steps, and for a second training.
+        It is None if ``steps``, which took so many ``seconds``, are nearly ``most``.
         """
         rest, enough = time.time() - self.began - seconds, None
         if steps < _NEARLY * most:
-            enough = minutes_for(self.longer * most * seconds / steps, rest, second=self.second)
+            needed = self.longer * most * seconds / steps
+            shares = (needed + rest) / PLANNED, needed / SECOND if self.second else 0.0
+            enough = math.ceil(max(shares) / 60)
         rounded = {"scores": round(scores, 3), "else": round(rest - scores, 3)}
         return {"minutes": self.minutes, **rounded, "enough": enough}
 
