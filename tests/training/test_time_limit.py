@@ -182,7 +182,7 @@ def test_a_run_ends_in_time_and_repeats_as_it_ended(
     spent = outcome.result.details["time"]
     assert f"; about `--minutes {spent['enough']}` " in outcome.result.details["next"]
     assert spent["scores"] > 0
-    assert "time of --minutes 16: steps " in summary(outcome)
+    assert f"; scores {spent['scores']:.0f} s, settings, reading, saving " in summary(outcome)
     told = capsys.readouterr().err
     assert "--minutes 16 has time for" in told
     assert "about `--minutes" not in told  # the advice comes once, after the run

@@ -118,8 +118,7 @@ class DevScorer:
 
     def _plan_rest(self, step: int, seconds: float = 0.0) -> None:
         """Show the time of the scores after ``step``; a score has just taken ``seconds``."""
-        steps = self.module.steps
-        every = self.every or steps
+        steps, every = self.module.steps, self.every or self.module.steps
         still = -(-steps // every) - step // every if step < steps else 0  # rounded up
         self.log.progress.rest(seconds, still * self.seconds)
 

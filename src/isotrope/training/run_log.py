@@ -13,14 +13,13 @@ from isotrope.training.progress import Progress, warn
 
 
 class Timer:
-    """Counts the seconds that the steps take, including the reading of data."""
+    """Counts the seconds of the steps, including the reading of data, and those between them."""
 
     def __init__(self, batch_size: int) -> None:
         self.batch_size = batch_size
         self.seconds = 0.0
         self.steps = 0
-        self.rested = 0.0  # seconds of other work between the steps, in this process
-        self._since = self._resting = 0.0
+        self.rested = self._since = self._resting = 0.0
 
     @property
     def rate(self) -> float:

@@ -15,7 +15,6 @@ from transformers import TrainerCallback
 
 from isotrope.core.distributed import barrier, of_first, process_group, rank, world_size
 from isotrope.core.lock import clear, is_effectively_empty
-from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
 from isotrope.data.sources import named_errors
 from isotrope.data.text.views import resolve
@@ -99,24 +98,13 @@ def summary(outcome: Outcome) -> str:
         else ""
     )
     own = shlex.quote(str(outcome.output))
-    details = outcome.result.details
-    lines = [*lines_on_changes(details, own), line_on_refit(details), _line_on_time(outcome.result)]
+    lines = [*lines_on_changes(outcome.result.details, own), line_on_refit(outcome.result.details)]
     notes = "".join(f"{line}\n" for line in lines if line)
-    unit, rate = details["data"]["unit"], metrics["samples_per_second"]
+    unit, rate = outcome.result.details["data"]["unit"], metrics["samples_per_second"]
     speed = f", {rate or 0:.0f} {unit}/s"
+    if time := outcome.result.details.get("time"):
+        speed += f"; scores {time['scores']:.0f} s, settings, reading, saving {time['else']:.0f} s"
     return end_message(outcome, notes + spent, speed)
-
-
-def _line_on_time(result: Result) -> str:
-    """Return a sentence on the parts of ``--minutes``; without ``--minutes``, an empty text."""
-    if (time := result.details.get("time")) is None:
-        return ""
-    second = (result.details.get("refit") or {}).get("seconds")
-    again = "no second training" if second is None else f"a second training {second:.0f} s"
-    return (
-        f"time of --minutes {time['minutes']:g}: steps {result.metrics['seconds']:.0f} s, scores "
-        f"{time['scores']:.0f} s, settings, reading and saving {time['else']:.0f} s, {again}"
-    )
 
 
 def _train(

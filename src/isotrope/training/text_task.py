@@ -253,8 +253,7 @@ class TextTask(TrainingTask):
         """Return how long a run with ``--minutes`` took; None for other runs."""
         timer = self.dev.log.timer
         most = timer.steps if timer.steps < self.module.steps else self.most  # early stopping
-        limit = self.limit
-        return limit and limit.spent(timer.steps, most, timer.seconds, timer.rested)
+        return self.limit and self.limit.spent(timer.steps, most, timer.seconds, timer.rested)
 
     def _datasets(self) -> dict[str, dict[str, dict[str, Any]]]:
         """Return the records, views and steps of each data set, if there are several."""

@@ -69,8 +69,7 @@ class TimeLimit:
         rest, enough = time.time() - self.began - seconds, None
         if steps < _NEARLY * most:
             needed = self.longer * most * seconds / steps
-            shares = (needed + rest) / PLANNED, needed / SECOND if self.second else 0.0
-            enough = math.ceil(max(shares) / 60)
+            enough = math.ceil(max((needed + rest) / PLANNED, self.second * needed / SECOND) / 60)
         rounded = {"scores": round(scores, 3), "else": round(rest - scores, 3)}
         return {"minutes": self.minutes, **rounded, "enough": enough}
 
