@@ -122,9 +122,10 @@ def hardest_over_even(case: RunEvidence) -> float | None:
 
 def as_measured(case: RunEvidence, even: Evidence) -> Evidence:
     """Return the result of ``hardest_over_even``, and its limit, for k negatives instead of 62."""
-    root = 1 / _power(negative_count(case) or _USUAL)
+    count = negative_count(case) or _USUAL
+    root, unit = 1 / _power(count), f"{even.unit} among {count:,} negatives"
     limit = None if even.threshold is None else float(f"{even.threshold**root:.3g}")
-    return replace(even, number=even.number**root, threshold=limit)
+    return replace(even, number=even.number**root, threshold=limit, unit=unit)
 
 
 def _power(count: int) -> float:
