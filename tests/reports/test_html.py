@@ -154,8 +154,13 @@ def test_headline_and_verdicts(tmp_path: Path) -> None:
     even = write_run(tmp_path / "even", dev=(86.61, 86.55), judgement="within noise")
     _, page = report(tmp_path, even)
     assert "No change beyond noise: the best model is the one before training" in page.text
-    _, page = report(tmp_path, write_run(tmp_path / "slight", judgement="within noise"))
+    slight = write_run(tmp_path / "slight", judgement="within noise")
+    record = json.loads((slight / "result.json").read_text())
+    record["details"]["judgement"]["numbers"] = {"saved": {"low": -0.11, "high": 1.27}}
+    (slight / "result.json").write_text(json.dumps(record))
+    _, page = report(tmp_path, slight)
     assert "+0.52 over the model before training: within noise." in page.text
+    assert "+0.52 95% interval -0.11 to +1.27: within noise" in page.text
     _, page = report(tmp_path, write_run(tmp_path / "same", dev=(86.61, 86.61)))
     assert "No gain: the best model is the one before training (step 0)." in page.text
     _, page = report(tmp_path, better)
@@ -469,7 +474,7 @@ def test_the_original_models_score_stands_beside_that_of_the_run(tmp_path, monke
         key = {"model": weights, "kind": "retrieval", "task": "retrieval"}
         Store(folder).keep(key, Result("retrieval", "one", {"mrr@10": score}))
     _, page = report(tmp_path, run)
-    assert "original model saved model one retrieval mrr@10 42.00 91.00" in page.text
+    assert "original model saved model file one retrieval mrr@10 42.00 91.00" in page.text
 
 
 def test_the_original_model_may_be_another_run(tmp_path, monkeypatch) -> None:
@@ -485,7 +490,7 @@ def test_the_original_model_may_be_another_run(tmp_path, monkeypatch) -> None:
         key = {"model": run.name, "kind": "retrieval", "task": "retrieval"}
         Store(run / "evaluations").keep(key, Result("retrieval", "one", {"mrr@10": score}))
     _, page = report(tmp_path, second)
-    assert "original model saved model b retrieval mrr@10 42.00 91.00" in page.text
+    assert "original model saved model file b retrieval mrr@10 42.00 91.00" in page.text
 
 
 def test_stored_scores_of_the_saved_weights_are_shown(tmp_path) -> None:
@@ -502,5 +507,5 @@ def test_stored_scores_of_the_saved_weights_are_shown(tmp_path) -> None:
     _, page = report(tmp_path, run)
     assert "Scores by isotrope evaluate" in page.text
     assert "120 queries, 77 documents" in page.text
-    assert "91.00" in page.text
+    assert "91.00 evaluations/now.json" in page.text
     assert "42.00" not in page.text

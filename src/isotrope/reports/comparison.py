@@ -16,6 +16,7 @@ from isotrope.diagnostics.findings import Diagnosis
 from isotrope.diagnostics.metrics import METRICS
 from isotrope.evaluation.store import store_folder, stored_file
 from isotrope.evaluation.tables import in_percent
+from isotrope.measures.bootstrap import LEVEL
 from isotrope.reports.runs import Run
 
 _MOST_NAMED = 3  # runs whose faults are named in the summary
@@ -222,23 +223,23 @@ def evaluated(runs: Sequence[Run]) -> list[TitledTable]:
 
     If the scores of the original model on the same data are stored, they are in the table too.
     """
-    rows: list[tuple[str, str, str, str | None, str]] = []
+    rows: list[tuple[str, str, str, str | None, str, str]] = []
     for run in runs:
-        for task, result, original in _scores_of(run):
+        for file, task, result, original in _scores_of(run):
             for name, value in result.metrics.items():
                 out_of = 1 if in_percent(name, result) else 100
                 before, after = (
                     f"{out_of * v:.2f}" if isinstance(v, (int, float)) else None
                     for v in (original.get(name), value)
                 )
-                rows += [(run.name, task, name, before, after)] if after else []
+                rows += [(run.name, task, name, before, after, file)] if after else []
     title, note = "Scores by isotrope evaluate", "The scores of the models, out of 100."
-    columns = ("run", "task", "metric", "original model", "saved model")
+    columns = ("run", "task", "metric", "original model", "saved model", "file")
     return [TitledTable(title, note, columns, rows)] if rows else []
 
 
-def _scores_of(run: Run) -> Iterator[tuple[str, Result, Mapping[str, Any]]]:
-    """Yield the stored results of the saved model: task, result, the original model's scores."""
+def _scores_of(run: Run) -> Iterator[tuple[str, str, Result, Mapping[str, Any]]]:
+    """Yield the saved model's stored results: file, task, result, the original model's scores."""
     model = run.result.details.get("model") if run.result else None
     start = model.get("start") if isinstance(model, Mapping) else None
     for file in sorted(RunFolder(run.folder).evaluations.glob("*.json")):
@@ -254,7 +255,7 @@ def _scores_of(run: Run) -> Iterator[tuple[str, Result, Mapping[str, Any]]]:
         except (InputError, KeyError, TypeError, ValueError):  # `evaluate` scores it again
             continue
         if current:
-            yield task, result, original
+            yield f"{file.parent.name}/{file.name}", task, result, original
 
 
 def _stored(key: Mapping[str, Any], *models: object) -> Mapping[str, Any]:
@@ -330,6 +331,14 @@ def _unsaved(run: Run, key: str) -> str:
     return "" if run.saved_step == run.steps.max(initial=0.0) else "not saved"
 
 
+def _interval(run: Run) -> str:
+    """Return the interval of the saved model's gain and its judgement, as the run recorded them."""
+    saved = {} if run.judgement is None else run.judgement.numbers.get("saved", {})
+    if "low" not in saved:
+        return ""
+    return f"{LEVEL:.0%} interval {saved['low']:+.2f} to {saved['high']:+.2f}: {run.outcome}"
+
+
 def cells(runs: Sequence[Run]) -> list[list[ComparisonCell]]:
     """Return the cells of the comparison: one list for each run, without the name of the run."""
     rows: list[list[ComparisonCell]] = [[] for _ in runs]
@@ -350,7 +359,6 @@ def cells(runs: Sequence[Run]) -> list[list[ComparisonCell]]:
             start = run.metric("dev_start")
             gain = "" if key != run.saved or start is None else _signed(value - start, digits)
             best = key == run.saved and comparable and value == top
-            row.append(
-                ComparisonCell(number(value, digits), gain=gain, best=best, note=_unsaved(run, key))
-            )
+            note = _unsaved(run, key) or (_interval(run) if gain else "")
+            row.append(ComparisonCell(number(value, digits), gain=gain, best=best, note=note))
     return rows
