@@ -132,6 +132,19 @@ def test_bad_pictures_are_refused_and_nothing_is_written(run, tmp_path: Path) ->
     assert not output.exists()
 
 
+def test_a_folder_of_texts_is_not_one_of_pictures(run, tmp_path: Path) -> None:
+    from PIL import Image
+
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    (folder / "one.txt").write_text("a text\nanother text\n", encoding="utf-8")
+    assert "rows are named by their lines" in run("audit", folder).err
+    (folder / "deep").mkdir()
+    Image.new("RGB", (16, 16)).save(folder / "deep" / "photo.png")  # its labels are in one.txt
+    found = run("audit", folder, "--encoder", "resnet9")
+    assert "at least 2 pictures to train on" in found.err
+
+
 def test_what_can_be_known_without_torch_is_refused_without_it(pairs: Path) -> None:
     program = (
         "import sys\nfrom isotrope.cli.main import guarded\n"

@@ -344,7 +344,7 @@ def test_what_is_refused(run, models, files, tmp_path, cache) -> None:
         ((models[0], "--compare", *models, *own), "name all models after --compare"),
         ((models[0], "--knn", *own), "--knn (needs labelled texts: --labels FILE"),
         ((models[0], "--labels-test", files["test"], *own), "needs the training part, --labels"),
-        ((models[0], "--sts", tmp_path / "none"), "no such folder of STS sets"),
+        ((models[0], "--sts", tmp_path / "none"), "no such file or folder"),
         ((models[0], "--transfer", tmp_path / "none"), "no such folder of transfer tasks"),
         ((models[0], "--transfer", tmp_path, "--tasks", "MRP"), "unknown transfer task 'MRP'"),
         ((models[0], "--sts", tmp_path, "--tasks", "MR"), "--tasks MR (needs --transfer DIR)"),

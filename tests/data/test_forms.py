@@ -128,6 +128,14 @@ def test_scores_are_kept_for_each_text() -> None:
         InputError, match=r"keep only pairs with a high score .* holds scored pairs"
     ):
         records(read(SCORED))
+    ids = [{"sentence1": f"q{i}", "sentence2": f"d{i}", "score": i / 4} for i in N]
+    told = [[], []]
+    texts = [{**row, "sentence1": f"a text {i}"} for i, row in enumerate(ids)]
+    for rows, messages in zip((texts, ids), told, strict=True):
+        with pytest.raises(InputError) as error:
+            records(read(rows))
+        messages.append(str(error.value))
+    assert ["give the folder" in messages[0] for messages in told] == [False, True]
     scored = read(SCORED, scored=True)
     assert [record.scores for record in scored] == [(i / 4,) for i in N]
     assert scored.kind == "scored pairs"

@@ -157,5 +157,5 @@ def test_nothing_to_evaluate_on():
 
 
 def test_the_data_are_looked_at_before_the_model(tmp_path):
-    with pytest.raises(InputError, match="no such folder of STS sets"):
+    with pytest.raises(InputError, match="no such file or folder"):
         isotrope.evaluate("no/such-model", sts=tmp_path / "nowhere")

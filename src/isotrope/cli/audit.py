@@ -11,7 +11,7 @@ from isotrope.cli.command import Command, as_json, in_ascii
 from isotrope.core.errors import InputError, place
 from isotrope.core.settings import Used, setting
 from isotrope.data.sources import dataset_files
-from isotrope.data.table import check_known, has_pictures, is_hub_name, is_saved
+from isotrope.data.table import check_known, has_pictures, is_hub_name, is_saved, plain_suffix
 from isotrope.diagnostics.audit.options import AuditSettings
 from isotrope.training.images.settings import ImageSettings
 
@@ -103,11 +103,16 @@ def audit(settings: AuditCommandSettings) -> int:
 
 
 def _is_images(data: str) -> bool:
-    """Return whether the data are pictures: a folder, .npz or digits; texts are in one file."""
+    """Return whether the data are pictures: .npz, digits, or a folder without files of text."""
     path = Path(data)
     if is_saved(path):
         return has_pictures(path)
-    return path.is_dir() or path.suffix == ".npz" or (data == "digits" and not path.is_file())
+    if path.is_dir():
+        from isotrope.data.images.folder import below
+
+        texts = {".txt", ".tsv", ".csv", ".jsonl"} & {plain_suffix(f) for f in path.rglob("*")}
+        return not texts or any(below(path))
+    return path.suffix == ".npz" or (data == "digits" and not path.is_file())
 
 
 def _texts(data: str, options: dict[str, Any], settings: AuditCommandSettings) -> "Audit":

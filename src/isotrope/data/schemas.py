@@ -321,16 +321,16 @@ class Reading:
         classes = used == ["premise", "hypothesis", "label"] or "gold_label" in used
         if form.kind != "scored pairs" or (self.scored and not classes):
             return form
-        remedy = (
-            "train with a loss for scores, such as `isotrope train --loss CoSENTLoss`, or "
-            "keep only pairs with a high score and remove the column of scores"
-        )
+        remedy = "keep only pairs with a high score and remove the column of scores"
+        if not any(" " in str(cell) for name in form.texts for cell in table.values(name)):
+            remedy += ", or, if these are ids, give the folder with the queries and the corpus"
         if classes:  # label 0 is entailment: the lowest "score" is the nearest pair
             remedy = "keep only the rows labelled entailment and remove the label column"
         columns = f". If all pairs belong together, use `--columns {','.join(form.texts)}`"
         raise InputError(
             f"{place(table.place)}: {remedy}; the table holds scored pairs "
-            f"({', '.join(form.columns)}){columns if self.choose > 1 else ''}"
+            f"({', '.join(form.columns)}), for `isotrope train --loss CoSENTLoss` or `isotrope "
+            f"evaluate --sts`{columns if self.choose > 1 else ''}"
         )
 
     def _read(self, table: Table, form: Form) -> Iterator[Record]:

@@ -73,7 +73,7 @@ def test_a_missing_file_stops_but_dev_may_be_absent(folder: Path) -> None:
 def test_unknown_absent_tasks_and_folders(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"unknown STS task 'STSB' \(did you mean 'STS-B'\?\)"):
         load_sts(folder, ["STSB"])
-    with pytest.raises(InputError, match="no such folder of STS sets"):
+    with pytest.raises(InputError, match="no such file or folder"):
         load_sts(folder / "nothing")
     with pytest.raises(InputError, match=r"holds none of the STS tasks"):
         load_sts(folder / "sts12")

@@ -108,7 +108,7 @@ def load_sts(folder: Path | str, tasks: Sequence[str] = TASKS) -> dict[str, list
     """
     folder = Path(folder)
     if not is_folder(folder):
-        raise InputError(f"{place(folder)}: check the path; there is no such folder of STS sets")
+        raise InputError(f"{place(folder)}: check the path; there is no such file or folder")
     for task in tasks:
         if task not in _PAIRS:
             raise InputError(unknown("unknown STS task", task, TASKS))

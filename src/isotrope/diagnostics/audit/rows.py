@@ -188,8 +188,8 @@ def read_rows(
         path = Path(str(data))
         if path.is_dir() and not is_saved(path):
             raise InputError(
-                f"give one file instead of the folder {path}; audit a folder of pictures with "
-                "isotrope.audit_images"
+                f"give one file of the folder {path}, because rows are named by their lines; audit "
+                "a folder of pictures with isotrope.audit_images"
             )
         name = path.name
     return pair_rows(read_all(data, columns or (), groups), name=name, views=views)
