@@ -251,9 +251,9 @@ class TextTask(TrainingTask):
 
     def _time(self) -> dict[str, Any] | None:
         """Return how long a run with ``--minutes`` took; None for other runs."""
-        timer = self.dev.log.timer
+        limit, timer = self.limit, self.dev.log.timer
         most = timer.steps if timer.steps < self.module.steps else self.most  # early stopping
-        return self.limit and self.limit.spent(timer.steps, most, timer.seconds, timer.rested)
+        return limit.spent(timer.steps, most, timer.seconds, timer.rested) if limit else None
 
     def _datasets(self) -> dict[str, dict[str, dict[str, Any]]]:
         """Return the records, views and steps of each data set, if there are several."""
