@@ -681,6 +681,19 @@ def test_scores_without_order_and_labels_without_likeness_are_at_chance_level(
     assert "check the labels" in said
 
 
+@pytest.mark.usefixtures("minilm")
+def test_answers_of_several_pairs_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = "the pairs have only 52 different second texts"
+    rows = [(f"{a} {i}", b) for a, b in pairs(52) for i in "xy"]
+    chosen(file_of(rows, tmp_path), tmp_path / "run")
+    assert f"{told}. If your search will find other texts" in capsys.readouterr().err
+    chosen(file_of(rows, tmp_path), tmp_path / "run", learning_rate=1e-4)
+    chosen(file_of([*rows, ("another", "text")][1:], tmp_path), tmp_path / "run")
+    assert "different second texts" not in capsys.readouterr().err
+
+
 def test_few_first_texts_are_neither_all_held_out_nor_called_few_records(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

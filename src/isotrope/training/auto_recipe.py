@@ -33,6 +33,7 @@ from isotrope.training.early_checks import (
 )
 from isotrope.training.progress import warn
 from isotrope.training.recipe_facts import (
+    ANSWERS,
     BATCH,
     CHANCE,
     LABELS,
@@ -154,6 +155,8 @@ def _explained(facts: Facts, made: Sequence[Choice], settings: TrainSettings) ->
     yield f"{chose} for {first}{facts.records:,} {different}{kind}{linked}:"
     if start.labels:
         yield f"  {LABELS}: the pairs have only {start.labels:,} different first texts"
+    if start.answers and not {"learning_rate", "epochs"} & settings.model_fields_set:
+        yield f"  {ANSWERS.format(start.answers)}"
     if start.chance:
         yield f"  {CHANCE[facts.kind]}"
     told = [choice for choice in made if choice.value != ""]

@@ -36,12 +36,18 @@ CHANCE = {
 """Message on data at chance level, by the kind of rows."""
 LABELS = "if the first texts are labels, put a line label<TAB>text above them"
 """Message on pairs with few different first texts."""
+ANSWERS = (
+    "the pairs have only {:,} different second texts. If your search will find other texts than "
+    "these, use --learning-rate 1e-4 --epochs 3, which learns less by heart"
+)
+"""Message on pairs with few different second texts (docs/LOG.md)."""
 _WANTED, _MOST = 100, 1_000  # fewest (within 15%) and most records to hold out
 _EMBEDDED = 320  # pairs that are embedded before training, for their loss: five batches
 _TIMED = 16  # records whose forward and backward pass is timed
 _MEASURING = 0.05  # share of --minutes after which no further batch or pass is measured
 _RECORDS = 1_000_000  # records that are read to choose settings
 _PER_LABEL = 10  # pairs for each different first text from which first texts may be labels
+_PER_ANSWER = 2  # pairs for each different second text from which these are learnt by heart
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,7 @@ class PairFacts:
     loss: float | None = None  # InfoNCE, scaled to batches of BATCH; None if it was not measured
     chance: bool = False  # whether similarities do not show which texts belong together
     labels: int = 0  # number of different first texts, if these may be labels; otherwise 0
+    answers: int = 0  # number of different second texts, if each has several pairs; otherwise 0
 
 
 @dataclass(frozen=True)
@@ -102,6 +109,9 @@ def facts_of(encoder: SentenceEncoder, settings: TrainSettings) -> Facts:
         firsts = len({first for first, *_ in pairs})
         if reading.names == ["1", "2"] and _PER_LABEL * firsts <= len(pairs):
             start = replace(start, labels=firsts)
+        answers = len({second for _, second, *_ in pairs})
+        if reading.kind == "pairs" and _PER_ANSWER * answers <= len(pairs):
+            start = replace(start, answers=answers)
     split = _split(settings, records, len(pairs), start, reading.kind)
     seconds, tokens = 0.0, np.ones(1)
     if settings.minutes:
