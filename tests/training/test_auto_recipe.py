@@ -791,7 +791,12 @@ def test_what_the_recipe_says_is_what_the_run_does(
     alone.write_text("".join(f"{b}, and some more words\n" for _, b in pairs(110)))
     found = chosen(alone, tmp_path / "run", holdout=0.4)
     assert found.prefer == "original"
-    assert "if the trained one is not better by more than two" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "if the trained one is not better by more than two" in told
+    assert "they can teach this encoder little" in told
+    monkeypatch.setattr("isotrope.training.recipe_facts._loss_of_texts", lambda *_: 1.0)
+    assert chosen(alone, tmp_path / "run", holdout=0.4).prefer == "best"
+    assert "they can teach this encoder much" in capsys.readouterr().err
 
 
 def test_a_loss_of_one_process_is_not_split_between_several(tmp_path: Path) -> None:

@@ -287,7 +287,12 @@ def _for_texts(facts: Facts, encoder: SentenceEncoder, settings: TrainSettings) 
     wanted = _wanted(1.0, facts, settings)
     longest = min(limit_of(settings, encoder), 128)
     length = _length(longest, min(1.0, wanted), facts, settings)
-    steps, until = _until(wanted, facts, settings, length, "single texts need one epoch")
+    loss, why = facts.start.loss, "single texts need one epoch"
+    if loss is not None:
+        much = "much" if loss >= _UNKNOWN else "little"
+        why += f"; they can teach this encoder {much} (InfoNCE before training: {loss:.2g}, "
+        why += f"{_UNKNOWN} is much, chance is {math.log(BATCH):.2f})"
+    steps, until = _until(wanted, facts, settings, length, why)
     return [
         _cut(length, f"at most 128 for single texts; {encoder.limit_clause}", longest, settings),
         *_watched(facts, settings, steps),
@@ -302,10 +307,12 @@ def _for_texts(facts: Facts, encoder: SentenceEncoder, settings: TrainSettings) 
 def _watched(facts: Facts, settings: TrainSettings, steps: int) -> list[Choice]:
     """Return the choices that hold out data to compare the model before and after training."""
     given, derived = "dev" in settings.model_fields_set, of_steps(steps)
-    # single texts do not say what a search should find, so a training on them must prove its gain
-    strict = facts.columns == 1 or bool(facts.start.chance)
+    # where single texts have little to teach, a training must prove its gain
+    little = facts.columns == 1 and (facts.start.loss or 0) < _UNKNOWN
+    strict = little or bool(facts.start.chance)
     # few held-out pairs can reject a training, but choose its best step only if --patience does
-    chosen = "prefer" not in settings.model_fields_set and (settings.patience is None or strict)
+    chosen = strict or (facts.columns > 1 and settings.patience is None)
+    chosen = chosen and "prefer" not in settings.model_fields_set
     prefer = "original" if strict else str(derived["prefer"])
     prefer = prefer if chosen else settings.prefer
     why = f"the original model is saved if the trained one is {_REJECTED[prefer]}"

@@ -52,10 +52,11 @@ _PER_ANSWER = 2  # pairs for each different second text from which these are lea
 
 @dataclass(frozen=True)
 class PairFacts:
-    """The facts on pairs that were measured before training."""
+    """The facts that were measured before training; of single texts, only ``loss``."""
 
     linked: float = 0.0  # share of the pairs that have a text in common with another pair
-    loss: float | None = None  # InfoNCE, scaled to batches of BATCH; None if it was not measured
+    loss: float | None = None  # InfoNCE, scaled to batches of BATCH; None if it was not measured.
+    # The positive of a single text is the same text with another dropout mask
     chance: bool = False  # whether similarities do not show which texts belong together
     labels: int = 0  # number of different first texts, if these may be labels; otherwise 0
     answers: int = 0  # number of different second texts, if each has several pairs; otherwise 0
@@ -103,8 +104,11 @@ def facts_of(encoder: SentenceEncoder, settings: TrainSettings) -> Facts:
     records, repeated = list(by_texts.values()), reading.records - len(by_texts)
     pairs = {tuple(hash64(near_identical(text)) for text in r.texts[:2]): r for r in records}
     columns = min(3, max(len(record.texts) for record in records))
-    start = PairFacts()
-    if columns > 1:
+    if columns == 1:
+        start = PairFacts(
+            loss=_loss_of_texts([r.texts[0] for r in records], encoder, settings, until)
+        )
+    else:
         start = _pair_facts(settings, encoder, pairs, until, reading.kind)
         firsts = len({first for first, *_ in pairs})
         if reading.names == ["1", "2"] and _PER_LABEL * firsts <= len(pairs):
@@ -176,6 +180,22 @@ def _pair_facts(
         scores = np.array([record.scores[0] for record in records])
         return PairFacts(linked, chance=_are_unordered(anchors, positives, scores, encoder))
     return replace(_contrast(anchors, positives, groups[rows], encoder, until), linked=linked)
+
+
+def _loss_of_texts(
+    texts: Sequence[str], encoder: SentenceEncoder, settings: TrainSettings, until: float
+) -> float | None:
+    """Return the mean InfoNCE of batches of single texts, embedded with two dropout masks."""
+    objective = registry.build("infonce", {"temperature": TEMPERATURE})
+    some = [texts[i] for i in np.random.default_rng(0).permutation(len(texts))[:_EMBEDDED]]
+    rows, _ = encoder.tokenize(some, min(128, limit_of(settings, encoder)))
+    losses: list[float] = []
+    for first in range(0, max(1, len(rows) - BATCH + 1), BATCH):
+        part = rows[first : first + BATCH]
+        if len(part) > 1 and not (losses and time.monotonic() >= until):
+            views = encoder.with_dropout(part, settings.seed, BATCH)
+            losses.append(float(objective(*views)) * math.log(BATCH) / math.log(len(part)))
+    return float(np.mean(losses)) if losses else None
 
 
 def _are_unordered(
