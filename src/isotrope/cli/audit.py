@@ -110,8 +110,8 @@ def _is_images(data: str) -> bool:
     if path.is_dir():
         from isotrope.data.images.folder import below
 
-        texts = {".txt", ".tsv", ".csv", ".jsonl"} & {plain_suffix(f) for f in path.rglob("*")}
-        return not texts or any(below(path))
+        texts = (".txt", ".tsv", ".csv", ".jsonl")
+        return any(below(path)) or not any(plain_suffix(f) in texts for f in path.rglob("*"))
     return path.suffix == ".npz" or (data == "digits" and not path.is_file())
 
 
