@@ -16,11 +16,12 @@ from torch.nn import functional as F
 import isotrope
 from isotrope.core.errors import InputError
 from isotrope.core.views import Views
-from isotrope.diagnostics.anatomy import COLUMNS, Anatomy, Row, evidence, of_recording
+from isotrope.diagnostics.anatomy import COLUMNS, Anatomy, Row, evidence
 from isotrope.diagnostics.doctor import diagnose
 from isotrope.diagnostics.metrics import MEASURED
 from isotrope.diagnostics.observe import measure
 from isotrope.diagnostics.readings import rank_limit
+from isotrope.diagnostics.target import of_recording
 from isotrope.objectives import DCL, InfoNCE, NTXent
 from isotrope.reports.html import write_report
 from isotrope.reports.runs import read_runs

@@ -11,10 +11,11 @@ from torch import Tensor, distributed
 from torch.distributed.fsdp import fully_shard
 
 import isotrope
-from isotrope.diagnostics.anatomy import Anatomy, of_recording
+from isotrope.diagnostics.anatomy import Anatomy
 from isotrope.diagnostics.doctor import diagnose
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Diagnosis
+from isotrope.diagnostics.target import of_recording
 from isotrope.diagnostics.verdicts import VERDICTS
 from isotrope.objectives import MPT, BarlowTwins, InfoNCE
 from isotrope.paradigm.graph_reading import GraphReading

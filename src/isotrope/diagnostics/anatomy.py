@@ -13,7 +13,6 @@ from typing import Any, Literal
 from torch import Tensor
 
 from isotrope.core.distributed import local_norm, local_part
-from isotrope.core.documents import read_json
 from isotrope.core.errors import InputError
 from isotrope.core.files import write_text
 from isotrope.core.legible import csv_text
@@ -44,7 +43,6 @@ _LEFT_OUT = 0.02  # share of the gradient; if other terms have more, the pairs a
 _AGAIN = 0.05  # share of a batch's texts; a larger share that came before ends the first epoch
 _MOST_TEXTS = 1_000_000
 _LIE = {"norm", "std", "uniformity", "effective_rank", "embedding_gradient", "radial"}
-_PLAIN = asdict(Words())
 
 Row = dict[str, float | None]
 
@@ -445,11 +443,11 @@ def _file(path: Path) -> Path:
 
 
 def save(folder: Path, anatomy: Anatomy, diagnosis: Diagnosis) -> None:
-    """Write metrics.csv and diagnosis.json; :func:`of_recording` reads both files."""
+    """Write metrics.csv and diagnosis.json; :func:`.target.of_recording` reads both files."""
     anatomy.save(RunFolder(folder).metrics)
     record = json.loads(diagnosis.to_json())
     record["settings"] = {k: v for k, v in anatomy.settings.items() if v is not None}
-    record["words"] = {k: v for k, v in asdict(anatomy.words).items() if v != _PLAIN[k]}
+    record["words"] = {k: v for k, v in asdict(anatomy.words).items() if v != getattr(Words(), k)}
     for name in anatomy.settings.get("series", [""]):
         if (objective := anatomy.of(name).objective if name else anatomy.objective) is not None:
             with suppress(InputError):  # no settings describe it
@@ -476,25 +474,3 @@ def evidence(
         cases = {k: replace(case, notes=(*case.notes, note)) for k, case in cases.items()}
     some = {name: case for name, case in cases.items() if len(case.rows) >= least}
     return some if len(some) > 1 else {"": next(iter((some or cases).values()))}
-
-
-def of_recording(folder: Path) -> dict[str, RunEvidence]:
-    """Read the folder that :func:`save` wrote, and return what :func:`evidence` returns."""
-    anatomy, file = Anatomy.load(folder), RunFolder(folder).diagnosis
-    record: Mapping[str, Any] = {}
-    if file.is_file():
-        read = read_json(file)
-        if not isinstance(read, Mapping):
-            raise InputError(f"restore {file} from a backup, or remove it: it has no diagnosis")
-        record = read
-    settings, losses = record.get("settings"), record.get("loss")
-    anatomy.settings = dict(settings) if isinstance(settings, Mapping) else {}
-    words = record.get("words")
-    if isinstance(words, Mapping) and words.keys() <= _PLAIN.keys():
-        anatomy.words = Words(**words)
-    objectives = record.get("objectives")
-    for name, objective in objectives.items() if isinstance(objectives, Mapping) else ():
-        with suppress(KeyError, ValueError, TypeError):  # one of a file that is not loaded
-            (anatomy.of(name) if name else anatomy).objective = registry.build(*objective)
-    records = losses if isinstance(losses, list) else [losses]
-    return evidence(anatomy, [loss for loss in records if isinstance(loss, Mapping)])

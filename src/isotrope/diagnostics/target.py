@@ -11,11 +11,12 @@ import shlex
 import sys
 import sysconfig
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from isotrope.core.documents import read_json
 from isotrope.core.errors import InputError
 from isotrope.core.files import write_text
 from isotrope.core.progress import showing
@@ -23,9 +24,9 @@ from isotrope.core.run_folder import RunFolder
 from isotrope.core.trust import USER, named_by
 from isotrope.data.sources import dataset_files, digests
 from isotrope.diagnostics import doctor
-from isotrope.diagnostics.anatomy import of_recording
+from isotrope.diagnostics.anatomy import Anatomy, evidence
 from isotrope.diagnostics.audit.rows import read_rows
-from isotrope.diagnostics.evidence import Row, RunEvidence, datasets_of, of_run
+from isotrope.diagnostics.evidence import Row, RunEvidence, Words, datasets_of, of_run
 from isotrope.diagnostics.findings import Diagnosis
 from isotrope.diagnostics.observe import measure
 from isotrope.diagnostics.probe import (
@@ -111,6 +112,28 @@ def diagnose(
     with showing(show=progress):
         found = _uncovered(name, Path(data), columns)
     return replace(diagnosis, model={**diagnosis.model, "uncovered": asdict(found)})
+
+
+def of_recording(folder: Path) -> dict[str, RunEvidence]:
+    """Read the folder that ``anatomy.save`` wrote, and return what ``anatomy.evidence`` returns."""
+    anatomy, file = Anatomy.load(folder), RunFolder(folder).diagnosis
+    record: Mapping[str, Any] = {}
+    if file.is_file():
+        read = read_json(file)
+        if not isinstance(read, Mapping):
+            raise InputError(f"restore {file} from a backup, or remove it: it has no diagnosis")
+        record = read
+    settings, losses = record.get("settings"), record.get("loss")
+    anatomy.settings = dict(settings) if isinstance(settings, Mapping) else {}
+    words = record.get("words")
+    if isinstance(words, Mapping) and words.keys() <= asdict(Words()).keys():
+        anatomy.words = Words(**words)
+    objectives = record.get("objectives")
+    for name, objective in objectives.items() if isinstance(objectives, Mapping) else ():
+        with suppress(KeyError, ValueError, TypeError):  # one of a file that is not loaded
+            (anatomy.of(name) if name else anatomy).objective = registry.build(*objective)
+    records = losses if isinstance(losses, list) else [losses]
+    return evidence(anatomy, [loss for loss in records if isinstance(loss, Mapping)])
 
 
 def _uncovered(model: str, data: Path, columns: Sequence[str] | None) -> Uncovered:
