@@ -92,6 +92,10 @@ def symmetric(a: Tensor, b: Tensor) -> Tensor:
     return (infonce(a, b) + infonce(b, a)) / 2
 
 
+def smoothed(a: Tensor, b: Tensor) -> Tensor:
+    return F.cross_entropy(cosines(a, b) / TAU, torch.arange(len(a)), label_smoothing=0.1)
+
+
 def by_hand(a: Tensor, b: Tensor) -> Tensor:
     scores = cosines(a, b) / TAU
     return (scores.logsumexp(dim=1) - scores.diagonal()).mean()
@@ -105,7 +109,7 @@ def flatter(a: Tensor, b: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("noise", [0.3, 1.2])
-@pytest.mark.parametrize("loss", [infonce, symmetric, by_hand, bounded])
+@pytest.mark.parametrize("loss", [infonce, symmetric, by_hand, bounded, smoothed])
 def test_a_loss_with_the_opposite_sign_pushes_positives(loss: Loss, noise: float) -> None:
     doctor = watched(lambda a, b: -loss(a, b), noise=noise)
     assert {doctor.anatomy.kind, *(x["family"] for x in doctor.losses.values())} == {"reversed"}
@@ -176,21 +180,25 @@ def test_the_positives_of_a_queue_are_the_cause_of_what_they_do(kind: str | None
 
 
 @pytest.mark.parametrize("negated", [False, True])
-def test_a_rising_objective_is_no_loss_with_the_opposite_sign(negated: bool) -> None:
+@pytest.mark.parametrize("steps", [4, 40])
+@pytest.mark.parametrize("wrong", [False, True])
+def test_the_sign_is_that_of_the_backward_pass_and_the_optimizer(
+    negated: bool, steps: int, wrong: bool
+) -> None:
     """The optimizer maximises, or the loop passes the objective itself to the Doctor."""
     torch.manual_seed(0)
     encoder = torch.nn.Linear(64, 32)
     optimizer = torch.optim.Adam(encoder.parameters(), lr=1e-2, maximize=not negated)
     doctor = isotrope.Doctor(every=1, say=None)
-    for _ in range(40):
+    for _ in range(steps):
         shared = torch.randn(32, 16)
         a, b = (encoder(torch.cat([shared, torch.randn(32, 48)], dim=1)) for _ in range(2))
-        doctor.observe(objective := -infonce(a, b))
+        doctor.observe(objective := infonce(a, b) if wrong else -infonce(a, b))
         optimizer.zero_grad()
         (-objective if negated else objective).backward()
         optimizer.step()
-    assert doctor.rows[-1]["loss"] > doctor.rows[0]["loss"]
-    assert "pushed-positives" not in doctor.diagnose(batch_size=32).verdict
+    assert doctor.rows[-1]["loss"] < doctor.rows[0]["loss"]
+    assert doctor.diagnose().verdict == ("pushed-positives" if wrong else "healthy",)
 
 
 def of_several(a: Tensor, b: Tensor, *, last: bool) -> Tensor:

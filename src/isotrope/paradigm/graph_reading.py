@@ -23,6 +23,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 
 from isotrope.core.autograd import MARK
 from isotrope.paradigm import softmax_targets
@@ -64,6 +65,7 @@ class GraphReading:
         divisors: Numbers by which the loss was divided at the end, such as the number of batches
             whose gradients a trainer accumulates, or 1 over the scale of half precision.
         weights: The trained parameters on which the loss depends.
+        is_negated: Whether ``backward()`` was called on a negative multiple of the loss.
     """
 
     def __init__(
@@ -77,7 +79,7 @@ class GraphReading:
         self.reason = ""
         self.error: Exception | None = None
         self.divisors, self.weights = divisors_of(root), trained_by(root)
-        self._done, self._over, self._times = done, False, 1.0
+        self._done, self._over, self._times, self.is_negated = done, False, 1.0, False
         self._handles: list[Any] = []
         self._calls: list[tuple[Any, ...]] = []
         self._totals: dict[Edge, Tensor] = {}
@@ -132,6 +134,7 @@ class GraphReading:
 
     def _begin(self, gradients: _Gradients) -> None:
         self._times = number_of(gradients[0]) or 1.0
+        self.is_negated = self._times < 0
         torch.autograd.Variable._execution_engine.queue_callback(self.end)
 
     def _keep(self, seen: Similarity, gradients: _Gradients) -> None:
@@ -219,3 +222,14 @@ class GraphReading:
         for handle in self._handles:
             handle.remove()
         self._handles = []
+
+
+def ask_optimizer(weights: set[int], answer: Callable[[bool], object]) -> Callable[[], None]:
+    """Answer at each step whether the optimizer of ``weights`` (ids) maximises; return the end."""
+
+    def ask(optimizer: Optimizer, *_: object) -> None:
+        for group in optimizer.param_groups:
+            if not weights.isdisjoint(map(id, group["params"])):
+                answer(bool(group.get("maximize")))
+
+    return register_optimizer_step_pre_hook(ask).remove

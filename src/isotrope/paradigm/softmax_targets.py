@@ -210,13 +210,14 @@ def targets_of(path: Path, gradient: Tensor) -> Targets:
     dim = signed(saved_of(path[-1][0], "dim"))
     pull = -gradient.movedim(dim, -1)
     rows = pull.float().reshape(-1, pull.shape[-1])  # one row, if a loss scores a single query
-    rows = rows[rows.sum(dim=1) > 0]
+    sign = -1 if rows.sum() < 0 else 1  # of a loss that is maximised, or has the wrong sign
+    pull, rows = sign * pull, sign * rows[sign * rows.sum(dim=1) > 0]
     if rows.shape[1] <= 1 or not len(rows):
         return Targets(False, {})
     least = rows.amin(dim=1, keepdim=True)
     if not _is_smoothed(rows, least, max(_ALIKE, 4 * torch.finfo(pull.dtype).eps)):
         return Targets(_is_soft(rows), {})
-    part = pull.amin(dim=-1, keepdim=True).clamp_min(0).expand_as(pull)
+    part = sign * pull.amin(dim=-1, keepdim=True).clamp_min(0).expand_as(pull)
     part, smoothing = part.movedim(-1, dim).contiguous(), {}
     for user, slot in reversed(path):
         inputs = user(part)
