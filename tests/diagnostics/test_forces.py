@@ -234,3 +234,33 @@ def test_anchors_with_weights_are_done_if_their_positives_lead(focal: bool) -> N
     assert diagnosis.healthy
     missing = any("not examined: gradient dissipation" in note for note in diagnosis.notes)
     assert missing == all(row["dissipation"] is None for row in hard.rows)
+
+
+def small_encoder(loss: Callable[[torch.nn.Module, int], Tensor], rate: float) -> Diagnosis:
+    """Train two layers for 60 steps."""
+    torch.manual_seed(0)
+    layers = torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 32)
+    encoder = torch.nn.Sequential(*layers)
+    optimizer = torch.optim.Adam(encoder.parameters(), lr=rate)
+    doctor = isotrope.Doctor(every=1, say=None)
+    for step in range(60):
+        doctor.observe(value := loss(encoder, step))
+        optimizer.zero_grad()
+        value.backward()
+        optimizer.step()
+    return doctor.diagnose()
+
+
+def test_classes_that_a_softmax_has_learnt_are_no_copies() -> None:
+    """Such a loss pushes the nearest rows of a class, and pulls only some of the others."""
+    centres = torch.randn(8, 16, generator=torch.Generator().manual_seed(5))
+    label, itself = torch.arange(32) % 8, torch.eye(32, dtype=torch.bool)
+    same = (label[:, None] == label) & ~itself
+
+    def loss(encoder: torch.nn.Module, step: int) -> Tensor:
+        shared = centres[label] + 0.5 * torch.randn(32, 16)
+        z = F.normalize(encoder(torch.cat([shared, 0.5 * torch.randn(32, 48)], dim=1)), dim=1)
+        share = (z @ z.T / 0.1).masked_fill(itself, -1e9).log_softmax(dim=1)
+        return -((share * same).sum(dim=1) / same.sum(dim=1)).mean()
+
+    assert small_encoder(loss, 3e-3).healthy

@@ -82,10 +82,18 @@ def _by_labels(table: Compared) -> float | None:
     return None
 
 
+def _pushed_others(table: Compared) -> Tensor:
+    """Return which rows an anchor pushes, n x m, except rows of its label (of a softmax)."""
+    pulled, cosine = table.pulled, table.cosine
+    if len(cosine) == cosine.shape[1] and bool((cosine.diagonal() > 1 - SAME).all()):
+        pulled = (pulled | pulled.T).fill_diagonal_(True)
+    return table.pushed & ~linked(pulled)
+
+
 def _copies_apart(table: Compared) -> float | None:
     """Return the share of anchors that push a copy of themselves or of a row that they pull."""
     cosine, among, copies = table.cosine, table.units[1] @ table.units[1].T, 0
-    others = table.pushed & ~linked(table.pulled)  # a softmax also pushes rows of one label
+    others = _pushed_others(table)
     rows = [i for i in range(min(_MOST_ROWS, len(cosine))) if bool(others[i].any())]
     for i in rows:
         pushed, pulled = others[i], table.pulled[i]
@@ -99,7 +107,7 @@ def share_alike_twice(table: Compared, own: Tensor) -> float:
     """Return the share of anchors near another anchor, if the positives of both are near too."""
     # Two encoders that have not learnt the pairs yet show copies only in this way.
     some = own[:_MOST_ROWS]
-    among = (table.pushed & ~linked(table.pulled))[: len(some), some]
+    among = _pushed_others(table)[: len(some), some]
     both = torch.zeros_like(among, dtype=table.scores.dtype)
     for rows in (table.anchors[: len(some)], table.columns[some]):
         apart = torch.cdist(rows, rows).square()
