@@ -264,3 +264,17 @@ def test_classes_that_a_softmax_has_learnt_are_no_copies() -> None:
         return -((share * same).sum(dim=1) / same.sum(dim=1)).mean()
 
     assert small_encoder(loss, 3e-3).healthy
+
+
+def test_a_growing_penalty_is_no_high_learning_rate() -> None:
+    def loss(encoder: torch.nn.Module, step: int) -> Tensor:
+        shared = torch.randn(32, 16)
+        x, y = (torch.cat([shared, 0.6 * torch.randn(32, 48)], dim=1) for _ in range(2))
+        again = F.normalize(encoder(x), dim=1)  # the pairs have no gradient of the penalty
+        centred = again - again.mean(dim=0)
+        spread = centred.T @ centred / 32
+        penalty = (spread - spread.diagonal().diag()).square().sum()
+        infonce = F.cross_entropy(cosines(encoder(x), encoder(y)) / 0.1, torch.arange(32))
+        return infonce + 5 * (step + 1) * penalty
+
+    assert small_encoder(loss, 1e-3).healthy

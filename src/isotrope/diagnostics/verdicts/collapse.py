@@ -27,7 +27,7 @@ from isotrope.diagnostics.verdicts.sources import DONE, EFFECTS, ZOO
 
 ANOTHER = "--encoder all-MiniLM-L6-v2 (or another encoder)"
 _LEAST_GAPS, _LEAST_GAP = 6, 0.3  # a smaller gap of the first batch may be chance, and not lost
-_LITTLE = 0.05  # share of the loss of guessing; a ratio is not divided by a smaller loss
+_LITTLE, _LEARNT = 0.05, 0.7  # of the loss of guessing: least divisor, InfoNCE of learnt pairs
 
 
 def _not_finite(case: RunEvidence) -> Found | None:
@@ -69,7 +69,8 @@ def _signs_of_large_steps(case: RunEvidence) -> Iterator[tuple[str, dict[str, fl
         yield sign, gap | rise
     sign = "the embeddings moved together, and the gap in angle of positives and negatives halved"
     yield sign, gap | {"lost_spread_at_the_end": spread}
-    if _knew_pairs(case):
+    # a growing penalty raises the loss although the pairs are learnt
+    if _knew_pairs(case) and not any(0 < (x.get("over_guess") or 0) < _LEARNT for x in case.losses):
         sign = "the embeddings moved together instead of apart, and the loss hardly fell"
         yield sign, {"lost_room": spread, "loss_not_lower": _over_least(case)}
     sign = "the embeddings moved together, and the loss is higher at the end than at step 0"
