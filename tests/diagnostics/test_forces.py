@@ -278,3 +278,21 @@ def test_a_growing_penalty_is_no_high_learning_rate() -> None:
         return infonce + 5 * (step + 1) * penalty
 
     assert small_encoder(loss, 1e-3).healthy
+
+
+@pytest.mark.parametrize(
+    ("rows", "inverted", "verdict"), [(16, True, "unrelated-positives"), (8, False, "healthy")]
+)
+def test_batches_with_one_label_do_not_hide_the_others(
+    rows: int, inverted: bool, verdict: str
+) -> None:
+    """Four of five pairs have a label of 1, so some batches lack labels of 0."""
+
+    def loss(encoder: torch.nn.Module, step: int) -> Tensor:
+        label, shared = (torch.rand(rows, 1) > 0.2).float(), torch.randn(rows, 16)
+        other = label * shared + (1 - label) * torch.randn(rows, 16)
+        inputs = (torch.cat([v, 0.6 * torch.randn(rows, 48)], dim=1) for v in (shared, other))
+        wanted = 1 - label if inverted else label
+        return F.mse_loss(F.cosine_similarity(*map(encoder, inputs)), wanted[:, 0])
+
+    assert small_encoder(loss, 3e-3).verdict == (verdict,)

@@ -387,7 +387,8 @@ class Anatomy:
                 "to judge each data set by itself, pass a dict of losses to the trainer: the "
                 f"batches of {sets} data sets that this process saw are judged as one"
             ]
-        if 10 * sum(row["unexplained"] is not None for row in rows) < 9 * len(rows):
+        labelled = sum(bool(row["label_gap"] or row["graded_gap"]) for row in rows)
+        if 10 * sum(row["unexplained"] is not None for row in rows) < 9 * labelled:
             chance: Row = {"unexplained": None, "label_gap": None}  # as large as a squared error
             rows = [row if row["unexplained"] is None else row | chance for row in rows]
         above = [(row["dissipation"] or 0) > _WHOLE for row in rows]

@@ -184,12 +184,11 @@ def measure_scored(tables: list[Compared], loss: float, factor: float) -> dict[s
     high, angle = label > label.mean(), cosine.clamp(-1, 1).arccos()
     gap = gap_in_deviations(-angle[high], -angle[~high])
     variance = float(label.var())
-    if variance < _ONE_LABEL:
+    if variance < _ONE_LABEL or gap is None:
         return {"label_gap": None, "graded_gap": None}
-    if gap is None:
-        return {}
     unexplained = float((error / known).square().mean()) / variance
-    return {"label_gap": gap, "graded_gap": None, "unexplained": unexplained}
+    within = float(label.abs().median()) <= 1  # cosines cannot follow other labels
+    return {"label_gap": gap if within else None, "graded_gap": None, "unexplained": unexplained}
 
 
 def _is_graded(pairs: Tensor, slack: float) -> bool:

@@ -12,7 +12,6 @@ from isotrope.diagnostics.readings import (
     further_evidence,
     gain_in_score,
     is_contrastive,
-    loss_falls,
 )
 from isotrope.diagnostics.verdict import Change, Found, Threshold, Verdict, compared, crosses
 from isotrope.diagnostics.verdicts.sources import NEWER, OURS, ZOO
@@ -22,9 +21,9 @@ _LOGGED_STEPS = 3  # with fewer, the anchors of the first step are not judged
 _LEAST_DONE = 5  # logged steps that a share of finished anchors needs
 _LEARNING = 9  # logged steps that show whether anything was learnt
 _CHANCE = 3.5  # median differences of two batches, which are about 3.5 standard deviations
-_NOISE = 1.1  # share of the variance that noise in labels leaves, except for chance
+_CLEAR = 2.5  # standard errors by which cosines follow labels
 _STILL = 0.5  # share of dead anchors; if more are dead, the loss is near its floor
-_LEARNT = ("loss", "norm", "std", "positive_mean", "negative_mean")
+_LEARNT = ("loss", "norm", "std", "positive_mean", "negative_mean", "label_gap")
 _MOVED = 10  # logged steps that a risen angle needs
 
 
@@ -259,9 +258,9 @@ def nothing_learnt(case: RunEvidence) -> Found | None:
     steps = Evidence("logged_steps", len(case.rows))
     left, changed = case.end("unexplained") or 0.0, any(_changed(case, x) for x in _LEARNT)
     # an offset of the labels or noise in them also leaves much unexplained
-    learns = changed and (left < _NOISE or loss_falls(case))
-    outside = (case.end("loss") or 0.0) > left  # labels from -1 to 1 have a variance of at most 1
-    if crosses("unexplained", left) and (outside or not learns):
+    late = case.series("label_gap")[-len(case.rows) // 2 :] or [0.0]
+    follows = math.sqrt(len(late)) * statistics.fmean(late) > _CLEAR * statistics.pstdev(late)
+    if crosses("unexplained", left) and not (changed and follows):
         return Found(
             (compared("unexplained", left), *further_evidence(case, "loss")),
             "At the end, the cosines predict the labels hardly better than the mean label would: "

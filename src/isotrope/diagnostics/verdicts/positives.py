@@ -229,7 +229,8 @@ def _perhaps_by_heart(case: RunEvidence) -> bool:
         return False
     fresh = _fresh(case)
     learnt = (_median(fresh[-max(1, len(fresh) // 3) :]) or 0.0) > _CLEAR
-    return not learnt and not _clear_at_first(case, _CLEAR / 2, 3)
+    steps = 5 if case.series("unexplained") else 3  # a batch may have few labels of either kind
+    return not learnt and not _clear_at_first(case, _CLEAR / 2, steps)
 
 
 def relation_unknown(case: RunEvidence) -> bool:
