@@ -359,6 +359,14 @@ def test_a_list_of_texts_is_a_file_of_single_texts(
     assert records(read([tmp_path / "a.json"])) == texts
 
 
+@pytest.mark.parametrize("suffix", [".json", ".jsonl"])
+def test_rows_of_several_lines_with_lists_are_numbered(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a{suffix}"
+    pairs = [[f"q{i}", f"a{i}"] for i in range(5)]
+    path.write_text("".join(json.dumps(rows) + "\n" for rows in (pairs[:2], pairs[2:4], pairs[4:])))
+    assert [(r.line, [*r.texts]) for r in read([path])] == [*enumerate(pairs, start=1)]
+
+
 def drain(path: Path) -> None:
     with open_bytes(path) as handle:
         while handle.read(1 << 20):

@@ -3,9 +3,10 @@
 import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 from isotrope.core.documents import LARGEST, parse_json
 from isotrope.core.errors import InputError, nearest, place
@@ -38,13 +39,13 @@ def tabbed(path: Path, separator: str, columns: tuple[str, ...], titled: bool = 
             else:
                 row = [*map(_unquoted, text.split(separator))] if separator else [text]
                 if len(row) != len(columns):
-                    cut = any(cell.startswith('"') and cell.count('"') % 2 for cell in row)
+                    is_cut = any(cell.startswith('"') and cell.count('"') % 2 for cell in row)
                     csv_file = (
                         "save this table as .csv, because a cell has a tab or a line break, or "
                     )
                     raise InputError(
-                        f"{place(path, line)}: {csv_file * cut}give {len(columns)} fields, "
-                        f"separated by tabs, as in the first line; this line has {len(row)}"
+                        f"{place(path, line)}: {csv_file if is_cut else ''}give {len(columns)} "
+                        f"fields, separated by tabs, as in the first line; this line has {len(row)}"
                     )
                 yield line, tuple(row[p] for p in positions)
 
@@ -64,38 +65,38 @@ def separated(path: Path, suffix: str, wanted: Sequence[str], known: frozenset[s
     head = [text for _, text in islice(lines(path), 20) if text.strip()]
     if suffix == ".csv":
         named = _SEPARATOR_LINE.fullmatch(head[0]) if head else None
-        return _csv(path, named[1] if named else _separator(head, known), named is not None)
+        return _csv(path, named[1], above=1) if named else _csv(path, _separator(head, known))
     if any("\t" in text for text in head):
         return _with_tabs(path, [cell.strip() for cell in head[0].split("\t")], wanted, known)
     return _without_tabs(path, head[0] if head else "", wanted, known)
 
 
 def _with_tabs(
-    path: Path, first: Sequence[str], wanted: Sequence[str], known: frozenset[str]
+    path: Path, top: Sequence[str], wanted: Sequence[str], known: frozenset[str]
 ) -> Table:
-    """Return a table with tabs. ``first`` is a header if it has known names, or those wanted."""
-    names = {cell.strip('"').lower() for cell in first} - {""}
-    if names <= known or len(names & known) > 1 or (wanted and {*wanted} <= {*first}):
-        quoted_header = any(cell.startswith('"') for cell in first)  # then the cells are quoted too
-        return _csv(path, "\t") if quoted_header else tabbed(path, "\t", (*first,), True)
-    numbers = tuple(str(i + 1) for i in range(len(first)))
+    """Return a table with tabs. Its ``top`` row is a header if it has known or wanted names."""
+    names = {cell.strip('"').lower() for cell in top} - {""}
+    if names <= known or len(names & known) > 1 or (wanted and {*wanted} <= {*top}):
+        quoted_header = any(cell.startswith('"') for cell in top)  # then the cells are quoted too
+        return _csv(path, "\t") if quoted_header else tabbed(path, "\t", (*top,), True)
+    numbers = tuple(str(i + 1) for i in range(len(top)))
     if absent := [column for column in wanted if column not in numbers]:
         raise InputError(
-            f"{place(path)}: choose columns by number (1 to {len(first)}), or add a header with "
-            f"names; the first line, {', '.join(map(repr, first))}, has no column {absent[0]!r}"
+            f"{place(path)}: choose columns by number (1 to {len(top)}), or add a header with "
+            f"names; the first line, {', '.join(map(repr, top))}, has no column {absent[0]!r}"
         )
     return tabbed(path, "\t", numbers)
 
 
-def _without_tabs(path: Path, first: str, wanted: Sequence[str], known: frozenset[str]) -> Table:
-    """Return a .tsv or .txt file without tabs: quoted cells under a header, or a text a line."""
-    asked = {column.lower() for column in wanted}
+def _without_tabs(path: Path, line: str, wanted: Sequence[str], known: frozenset[str]) -> Table:
+    """Return a .tsv or .txt file whose first ``line`` has no tab: a CSV, or one text a line."""
+    columns = {column.lower() for column in wanted}
     for separator in _SEPARATORS:
-        names = {cell.strip().lower() for cell in _cells([first], separator)[0]}
-        if len(names) > 1 and (names <= known or (asked and asked <= names)):
+        names = {cell.strip().lower() for cell in _cells([line], separator)[0]}
+        if len(names) > 1 and (names <= known or (columns and columns <= names)):
             return _csv(path, separator)
-    if first.strip().lower() in known or {*wanted} == {first.strip()}:
-        return tabbed(path, "\t", (first.strip(),), True)
+    if line.strip().lower() in known or {*wanted} == {line.strip()}:
+        return tabbed(path, "\t", (line.strip(),), True)
     return tabbed(path, "", ("text",))
 
 
@@ -118,32 +119,32 @@ def _separator(head: Sequence[str], known: frozenset[str]) -> str:
     return max(_SEPARATORS, key=fit)  # in a tie, the first of them, so commas before all others
 
 
-def _csv(path: Path, separator: str, said: bool = False) -> Table:
-    """Return a quoted table with a header; with ``said``, a line above names the separator."""
+def _csv(path: Path, separator: str, *, above: int = 0) -> Table:
+    """Return a quoted table with a header; the lines ``above`` the header are not read."""
 
-    def raw() -> Iterator[tuple[int, list[str]]]:
-        texts = (f"{t.replace(chr(13), _RETURN)}\n" for _, t in islice(lines(path), said, None))
+    def rows() -> Iterator[tuple[int, list[str]]]:
+        texts = (f"{t.replace(chr(13), _RETURN)}\n" for _, t in islice(lines(path), above, None))
         reader = csv.reader(texts, strict=True, delimiter=separator)
-        first = 1 + said  # line of the row that is read next
+        following = above + 1  # line at which the row after ``row`` begins
         try:
-            for cells in reader:
-                line, first = first, reader.line_num + 1 + said
-                yield line, cells
+            for row in reader:
+                line, following = following, above + reader.line_num + 1
+                yield line, row
         except csv.Error as error:
             endless = re.search("field limit|unexpected end", str(error))
             why = "quote without an end" if endless else error
             raise InputError(
-                f'{place(path, first)}: write each quote inside a quoted field as two quotes, ""; '
-                f"the CSV is broken ({why})"
+                f"{place(path, following)}: write each quote inside a quoted field as two quotes, "
+                f'""; the CSV is broken ({why})'
             ) from error
 
-    header = next((cells for _, cells in raw() if cells), [])
+    header = next((row for _, row in rows() if row), [])
     columns = tuple(cell.strip() for cell in header)
 
     def cells(names: Sequence[str]) -> Iterator[Row]:
         positions = [columns.index(name) for name in names]
         past_header = False
-        for line, row in raw():
+        for line, row in rows():
             if not row:
                 yield line, ()
             elif not past_header:
@@ -155,81 +156,89 @@ def _csv(path: Path, separator: str, said: bool = False) -> Table:
                     f"{len(columns)}"
                 )
             else:
-                yield line, tuple(_read(row[p]) for p in positions)
+                yield line, tuple(_cell(row[p]) for p in positions)
 
     return Table(path, columns, cells, how=f"separated by {_SEPARATORS[separator]}")
 
 
-def _read(cell: str) -> str | None:
+def _cell(cell: str) -> str | None:
+    """Return the text of a cell of CSV; None for a missing value."""
     return None if cell in _WRITTEN_MISSING else cell.replace(_RETURN, "\r")
 
 
 def json_table(path: Path, chosen: Sequence[str] = ()) -> Table:
-    """Return a JSON file as a table.
+    """Return a JSON file as a table. Its first line that is not blank decides the layout.
 
-    The file has an object or a list of texts on each line, or is one list of objects or texts.
+    - Whole file: this line ends where JSON must continue, so the file is one list of rows.
+    - Several rows a line: this line is a list of rows, often the only line. Rows are numbered.
+    - One row a line: an object or a list of texts. Lines are numbered.
+
+    A list of rows holds objects or lists, and may be the only value of an object. A list of texts
+    is a list of rows if it is all of a file, but one row if it is a line of ``.jsonl``.
     """
-
-    def raw() -> Iterator[tuple[int, Any]]:
-        # JSON may write a character as six (\u1234), and an object may hold other keys; a line of
-        # .json may hold all objects
-        whole, begun = ".json" in map(str.lower, path.suffixes), False
-        held: tuple[int, list[str]] | None = None  # of .json: a row, or all texts if no row follows
-        for number, text in lines(path, limit=LARGEST if whole else 10 * MAX_CHARACTERS):
-            if not text.strip():
-                yield number, {}
-                continue
-            if not begun and text.rstrip().endswith(_UNFINISHED):
-                value = _whole_json(path)
-                rows = value if _is_texts(value) else _rows(value)
-                yield from enumerate(rows, start=1)
-                return
-            try:
-                value = parse_json(text)
-            except ValueError as error:
-                what = getattr(error, "msg", error)
-                raise InputError(
-                    f"{place(path, number)}: write one JSON object on each line; this line is not "
-                    f"JSON ({what})"
-                ) from error
-            if not begun and len(rows := _rows(value)) > 1:
-                yield from enumerate(rows, start=1)
-                continue
-            if whole and not begun and _is_texts(value):
-                held, begun = (number, value), True
-                continue
-            if held is not None:
-                yield held
-            held, begun = None, True
-            yield number, value
-        if held is not None:
-            yield from enumerate(held[1], start=1)
-
-    return objects(path, raw, chosen)
+    return objects(path, _layout(path), chosen)
 
 
-def _is_texts(value: object) -> TypeGuard[list[str]]:
-    return isinstance(value, list) and all(isinstance(text, str) for text in value)
+def _layout(path: Path) -> Callable[[], Iterator[tuple[int, Any]]]:
+    """Return a function that yields numbers and rows in the layout of a JSON file."""
+    is_json = ".json" in map(str.lower, path.suffixes)  # not .jsonl
+    # JSON may write a character as six (\u1234), and an object may hold other keys; a line of
+    # .json may hold all objects
+    limit = LARGEST if is_json else 10 * MAX_CHARACTERS
+    with_content = (each for each in lines(path, limit) if each[1].strip())
+    number, text = next(with_content)
+    if text.rstrip().endswith(_UNFINISHED):
+        return partial(_rows_of_file, path)
+    of_texts = is_json and next(with_content, None) is None
+    if len(_rows(_value(path, number, text), of_texts)) > 1:
+        return partial(_rows_of_lines, path, limit, of_texts)
+    return partial(_row_a_line, path, limit)
 
 
-def _rows(value: object) -> list[Any]:
-    """Return the objects in a list, or in a list under a single key; otherwise ``[value]``."""
-    inner = next(iter(value.values())) if isinstance(value, dict) and len(value) == 1 else value
-    if isinstance(inner, list) and all(
-        isinstance(v, dict | list) and "role" not in v for v in inner
-    ):
-        return inner
-    return [value]
-
-
-def _whole_json(path: Path) -> object:
+def _rows_of_file(path: Path) -> Iterator[tuple[int, Any]]:
     try:
-        return parse_json("\n".join(t for _, t in lines(path, limit=LARGEST)))
+        value = parse_json("\n".join(text for _, text in lines(path, limit=LARGEST)))
     except ValueError as error:
         raise InputError(
             f"{place(path)}: write one JSON object on each line, or one list of objects; this file "
             f"is not valid JSON ({error})"
         ) from error
+    return enumerate(_rows(value, of_texts=True), start=1)
+
+
+def _rows_of_lines(path: Path, limit: int, of_texts: bool) -> Iterator[tuple[int, Any]]:
+    rows = (row for _, value in _row_a_line(path, limit) for row in _rows(value, of_texts))
+    return enumerate(rows, start=1)
+
+
+def _row_a_line(path: Path, limit: int) -> Iterator[tuple[int, Any]]:
+    """Yield the number and the value of each line; a blank line is an empty object."""
+    for number, text in lines(path, limit):
+        yield number, _value(path, number, text) if text.strip() else {}
+
+
+def _value(path: Path, line: int, text: str) -> object:
+    try:
+        return parse_json(text)
+    except ValueError as error:
+        what = getattr(error, "msg", error)
+        raise InputError(
+            f"{place(path, line)}: write one JSON object on each line; this line is not JSON "
+            f"({what})"
+        ) from error
+
+
+def _rows(value: object, of_texts: bool) -> list[Any]:
+    """Return the rows in a list, or in a list under a single key; otherwise ``[value]``."""
+    if of_texts and isinstance(value, list) and all(isinstance(text, str) for text in value):
+        return value
+    inner = next(iter(value.values())) if isinstance(value, dict) and len(value) == 1 else value
+    # a conversation, a list of objects with a role, is a cell: see ``cell_texts``
+    if isinstance(inner, list) and all(
+        isinstance(row, dict | list) and "role" not in row for row in inner
+    ):
+        return inner
+    return [value]
 
 
 def objects(
