@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from isotrope.objectives import InfoNCE
+from isotrope.paradigm import loss_graph
 from isotrope.paradigm.compared import Compared, SoftmaxEvidence, joined, stacked
 from isotrope.paradigm.graph_reading import GraphReading
 
@@ -434,6 +435,16 @@ def test_a_function_of_its_own_is_named() -> None:
     b = Batch()
     reading = read(Fused.apply(b.a, b.p))
     assert "a custom autograd function (FusedBackward)" in reading.reason
+
+
+def test_a_graph_that_is_not_read_to_its_end_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    b = Batch()
+    assert read(cross_entropy(unit(b.a) @ unit(b.p).T)).compared
+    monkeypatch.setattr(loss_graph, "MOST_NODES", 3)
+    b = Batch()
+    reading = read(cross_entropy(unit(b.a) @ unit(b.p).T))
+    assert not reading.compared
+    assert "only 3 operations" in reading.reason
 
 
 def test_attention_in_an_encoder_is_not_compared_with_anything() -> None:

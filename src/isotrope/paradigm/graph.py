@@ -6,7 +6,7 @@ A value that autograd does not keep is None.
 import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import torch
 import torch.nn.functional as F
@@ -14,8 +14,14 @@ from torch import Tensor, nn
 
 Node: TypeAlias = Any
 """A node of the autograd graph; torch declares few of its types."""
-Edge = tuple[Node, int]
-"""A node and the number of one of its outputs."""
+
+
+class Edge(NamedTuple):
+    """One output of a node; equal to its pair in ``next_functions``."""
+
+    node: Node
+    output: int  # its number
+
 
 _RESHAPES = {"View", "UnsafeView", "ReshapeAlias", "Unsqueeze", "Squeeze", "Alias", "Clone"}
 _RESHAPES |= {"ToCopy", "ViewCopy", "Detach"}
@@ -47,7 +53,7 @@ def saved_of(node: Node, name: str) -> Any:  # noqa: ANN401 - of any type
 
 def edges_above(edges: Iterable[tuple[Node | None, int]]) -> list[Edge]:
     """Return the edges that lead to a node."""
-    return [(node, index) for node, index in edges if node is not None]
+    return [Edge(node, index) for node, index in edges if node is not None]
 
 
 def texts_of(root: Node) -> list[Tensor]:

@@ -109,7 +109,7 @@ class GraphReading:
                 if operation_of(end) == "LogSoftmax":
                     self._hook(end.register_prehook, seen.read_targets, path)
         for edge, others in self._joins.items():
-            self._hook(edge[0].register_prehook, self._add, self._totals, edge, edge[1])
+            self._hook(edge.node.register_prehook, self._add, self._totals, edge, edge.output)
             for node, slot in others:
                 self._hook(node.register_hook, self._add, self._others, edge, slot)
 

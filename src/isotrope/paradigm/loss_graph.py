@@ -1,7 +1,7 @@
 """Chooses the similarities of embeddings in the autograd graph of a loss."""
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
+from itertools import islice
 from typing import Any
 
 import torch
@@ -47,7 +47,7 @@ def divisors_of(node: Node) -> tuple[float, ...]:
         if len(above) != 1 or number is None:
             break
         divisors.append(number if operation == "Div" else 1 / number)
-        node = above[0][0]
+        node = above[0].node
     return tuple(divisors)
 
 
@@ -59,158 +59,175 @@ def _fits(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
 
 def _weights(node: Node) -> list[Tensor]:
     """Return the weights that a node uses: parameters, and a leaf that is a right factor."""
-    weights = [parameter_of(above) for above, _ in edges_above(node.next_functions)]
+    weights = [parameter_of(above.node) for above in edges_above(node.next_functions)]
     last = node.next_functions[-1][0] if operation_of(node) in ("Addmm", "Mm") else None
     return [w for w in (*weights, getattr(last, "variable", None)) if w is not None]
 
 
+def _multiplies_scores(similarity: Similarity, behind: list[Similarity]) -> bool:
+    """Whether an operand may be a matrix of similarities ``behind`` it; the other may be a mask."""
+    shapes = {shape_of(*edge) for edge in similarity.inputs}
+    scores = [shape_of(other.node) for other in behind if other is not similarity]
+    return any(_fits(shape, whole) for shape in shapes for whole in scores)
+
+
 class LossGraph:
-    """The part of a loss's graph between the loss and the last weights of the encoder."""
+    """The part of a loss's graph between the loss and the last weights of the encoder.
+
+    If this part has more than ``MOST_NODES`` nodes, only so many are read. Similarities may then be
+    missing; if all are, :meth:`reason` says so.
+
+    Attributes:
+        root: Node that computes the loss.
+        nodes: The nodes of this part.
+        users: The nodes that use an output of a node, each with the number of its input.
+        marked: Nodes of the first objective of isotrope; other terms beside it are not read.
+        similarities: The similarities that the loss consists of, as they were computed; empty if
+            there are marked nodes or a slip.
+        slip: What is wrong with the scores of a softmax; empty if nothing is.
+    """
 
     def __init__(self, root: Node) -> None:
         self.root = root
-        self.marked: list[Node] = []
-        self.users: dict[Edge, list[tuple[Node, int]]] = defaultdict(list)
         self.nodes: list[Node] = []
+        self.users: dict[Edge, list[tuple[Node, int]]] = {}
         self._weighty: set[Node] = set()
-        self._scorers: list[Node] = []
-        candidates = self._walk()
-        # one objective of isotrope is judged by itself; other terms beside it are not read
-        first = [n.metadata[MARK][0] for n in self.marked[:1]]
-        self.marked = [n for n in self.marked if n.metadata[MARK][0] in first]
-        self.similarities = [] if first else self._choose(candidates) or self._scores()
-        self.slip = ""  # what is wrong with the scores of a softmax
-        for seen in self.similarities:
-            paths = softmax_targets.paths_of(seen.hook, self.users_of)
-            seen.use = softmax_targets.use_of(paths, seen.node, seen.alpha)
-            if seen.use.across:
-                self.slip = _ACROSS
-            elif any(softmax_targets.takes_probabilities(path, self.users_of) for path in paths):
-                self.slip = _TWICE
+        self._walk()
+        marked = [node for node in self.nodes if MARK in node.metadata]
+        first = [node.metadata[MARK][0] for node in marked[:1]]
+        self.marked = [node for node in marked if node.metadata[MARK][0] in first]
+        self.similarities = [] if first else self._choose() or self._scores()
+        self.slip = self._read_uses()
         self.similarities = [] if self.slip else self.similarities
 
-    def _walk(self) -> list[Similarity]:
-        """Store the nodes and their users, down to the weights; return all similarities."""
-        stack, been = [self.root], {self.root}
-        candidates = []
-        while stack and len(been) < MOST_NODES:
-            node = stack.pop()
+    def _walk(self) -> None:
+        """Store the nodes and their users, down to the weights."""
+        for node in islice(walk([self.root], lambda node: node in self._weighty), MOST_NODES):
             self.nodes.append(node)
-            if MARK in node.metadata:
-                self.marked.append(node)
             if _weights(node):
                 self._weighty.add(node)
-                if operation_of(node) in ("Addmm", "Mm") and shape_of(node)[1] == 1:
-                    self._scorers.append(node)
                 continue
-            if (similarity := similarity_of(node)) is not None:
-                candidates.append(similarity)
-            for slot, (other, index) in enumerate(node.next_functions):
-                if other is None:
-                    continue
-                self.users[other, index].append((node, slot))
-                if other not in been:
-                    been.add(other)
-                    stack.append(other)
-        return candidates
+            for slot, (other, output) in enumerate(node.next_functions):
+                if other is not None:
+                    self.users.setdefault(Edge(other, output), []).append((node, slot))
+
+    def _read_uses(self) -> str:
+        """Store how the loss uses each similarity, and return ``slip``."""
+        slip = ""
+        for similarity in self.similarities:
+            paths = softmax_targets.paths_of(similarity.hook, self.users_of)
+            similarity.use = softmax_targets.use_of(paths, similarity.node, similarity.alpha)
+            if similarity.use.across:
+                slip = _ACROSS
+            elif any(softmax_targets.takes_probabilities(path, self.users_of) for path in paths):
+                slip = _TWICE
+        return slip
 
     def _below(self, starts: Iterable[Node], stop: Collection[Node] = ()) -> set[Node]:
         """Return the given nodes and the nodes they are computed from, down to the weights."""
         return set(walk(starts, lambda node: node in stop or node in self._weighty))
 
-    def _choose(self, candidates: list[Similarity]) -> list[Similarity]:
-        """Move hooks, read operands, and return the similarities that the loss consists of."""
-        # Similarities inside an encoder, behind an embedding, are left out, and so are products of
-        # a matrix of similarities with another factor, such as a mask.
-        for c in candidates:
-            self._hook_square(c)
-            self._hook_token_scores(c)
-        candidates = [c for c in candidates if c.read_operands()]
-        behind = {id(c): self._below(e[0] for e in c.edges if e is not None) for c in candidates}
-        outer = []
-        for c in candidates:
-            shapes = {shape_of(e[0], e[1]) for e in c.edges if e is not None}
-            on_scores = any(
-                other.node in behind[id(c)] and any(_fits(s, shape_of(other.node)) for s in shapes)
-                for other in candidates
-                if other is not c
-            )
-            if c.whole:  # does it compare similarities, or correlations of dimensions?
-                ends = c.roots[0] | c.roots[1]
-                on_scores |= any(compares(n) and n not in self._weighty for n in ends)
-                a, b = (edge[0] for edge in c.edges if edge is not None)
-                on_scores |= a in self._below([b]) or b in self._below([a])  # a reconstruction
-            if not on_scores:
-                outer.append(c)
-        inside = set[Node]().union(*(behind[id(c)] for c in outer))
-        outer = [c for c in outer if c.node not in inside]
+    def _choose(self) -> list[Similarity]:
+        """Return the similarities that the loss consists of, with their hooks and operands."""
+        candidates = []
+        for node in self.nodes:
+            c = None if node in self._weighty else similarity_of(node)
+            if c is not None:
+                self._hook_square(c)
+                self._hook_token_scores(c)
+                candidates += [c] if c.read_operands() else []
+        behind = {c.node: self._below(edge.node for edge in c.inputs) for c in candidates}
+        outer = [
+            c
+            for c in candidates
+            if not _multiplies_scores(c, [o for o in candidates if o.node in behind[c.node]])
+            and not (c.whole and (self._compares_scores(c) or self._compares_reconstruction(c)))
+        ]
+        in_encoder = set[Node]().union(*(behind[c.node] for c in outer))  # behind an embedding
+        outer = [c for c in outer if c.node not in in_encoder]
         return sorted(outer, key=lambda c: c.node._sequence_nr())  # as they were computed
+
+    def _compares_scores(self, similarity: Similarity) -> bool:
+        """Whether operands are themselves similarities, or correlations of dimensions."""
+        roots = similarity.roots[0] | similarity.roots[1]
+        return any(compares(node) and node not in self._weighty for node in roots)
+
+    def _compares_reconstruction(self, similarity: Similarity) -> bool:
+        """Whether one of the two operands is computed from the other."""
+        a, b = (edge.node for edge in similarity.inputs)
+        return a in self._below([b]) or b in self._below([a])
 
     def _scores(self) -> list[Similarity]:
         """Return scores that a model gives to pairs without embeddings, as a cross-encoder does."""
         tops = [
             self._last_user(node, lambda _, user: operation_of(user) in _AFTER_SCORES)
-            for node in self._scorers
+            for node in self.nodes
+            if operation_of(node) in ("Addmm", "Mm") and shape_of(node)[1] == 1 and _weights(node)
         ]
         scores = []
         for node in dict.fromkeys(tops):
-            shape, value = shape_of(node), value_of((node, 0))
+            shape, value = shape_of(node), value_of(Edge(node, 0))
             if value is not None and len(shape) == 2 and shape[1] > _FEW:
                 empty = value.new_zeros(shape[0], 0)
                 scores.append(Similarity(node, "scores", (None, None), node, empty, empty, value))
         return scores
 
-    def _hook_square(self, seen: Similarity) -> None:
+    def _hook_square(self, similarity: Similarity) -> None:
         """Move the hook of a distance to its square, if the loss squares it."""
-        viewed = self._last_user(seen.node, lambda _, user: operation_of(user) == "View")
-        users = self.users[viewed, 0]
-        if seen.kind == "distance" and len(users) == 1 and operation_of(users[0][0]) == "Pow":
-            seen.squared = number_of(saved_of(users[0][0], "exponent")) == 2
-            seen.hook = users[0][0] if seen.squared else seen.node
+        node = similarity.node
+        viewed = self._last_user(node, lambda _, user: operation_of(user) == "View")
+        power = self._only_user(viewed)
+        if similarity.kind == "distance" and power is not None and operation_of(power) == "Pow":
+            similarity.squared = number_of(saved_of(power, "exponent")) == 2
+            similarity.hook = power if similarity.squared else node
 
-    def _hook_token_scores(self, seen: Similarity) -> None:
+    def _hook_token_scores(self, similarity: Similarity) -> None:
         """Move the hook of a product to the token similarities of which the loss takes maxima."""
-        if operation_of(seen.node) not in ("Bmm", "Baddbmm"):
+        if operation_of(similarity.node) not in ("Bmm", "Baddbmm"):
             return
-        node = top = seen.node
-        while len(users := self.users[node, 0]) == 1 and operation_of(users[0][0]) in _REDUCES:
-            node = users[0][0]
+        node = top = similarity.node
+        while (node := self._only_user(node)) is not None and operation_of(node) in _REDUCES:
             if operation_of(node) in ("Max", "Amax"):
-                seen.tokens, seen.hook = True, top
+                similarity.tokens, similarity.hook = True, top
                 return
             if operation_of(node) in MOVES and len(shape_of(top)) != 4:
                 top = node
 
-    def directions(self, seen: Similarity) -> list[tuple[Node, int]]:
+    def directions(self, similarity: Similarity) -> list[tuple[Node, int]]:
         """Return the nodes that use a similarity if several do, such as one for each direction."""
-        if seen.tokens:
+        if similarity.tokens:
             return []
         last = self._last_user(
-            seen.top, lambda node, user: softmax_targets.keeps_order(user, shape_of(node))
+            similarity.top, lambda node, user: softmax_targets.keeps_order(user, shape_of(node))
         )
-        users = self.users[last, 0]
+        users = self.users.get(Edge(last, 0), [])
         return users if len(users) > 1 else []
+
+    def _only_user(self, node: Node) -> Node | None:
+        """Return the node that uses the first output of a node; None if several or none do."""
+        users = self.users.get(Edge(node, 0), [])
+        return users[0][0] if len(users) == 1 else None
 
     def _last_user(self, node: Node, follows: Callable[[Node, Node], bool]) -> Node:
         """Return the end of a chain of nodes that each use only the one before, if ``follows``."""
-        while len(users := self.users[node, 0]) == 1 and follows(node, users[0][0]):
-            node = users[0][0]
+        while (user := self._only_user(node)) is not None and follows(node, user):
+            node = user
         return node
 
     def users_of(self, node: Node) -> list[tuple[Node, int]]:
         """Return the nodes that use an output of a node, and as which of their inputs."""
-        return [u for i in range(len(node._input_metadata)) for u in self.users.get((node, i), ())]
+        outputs = [Edge(node, index) for index in range(len(node._input_metadata))]
+        return [user for output in outputs for user in self.users.get(output, ())]
 
     def encoders(self) -> int:
         """Return 2 if the two sides of every similarity come from different weights, else 1.
 
         Only the last weights before the embeddings count.
         """
-        for seen in self.similarities:
+        for similarity in self.similarities:
             sides = [
-                {id(w) for node in self._below([edge[0]]) & self._weighty for w in _weights(node)}
-                for edge in seen.edges
-                if edge is not None
+                {id(w) for node in self._below([edge.node]) & self._weighty for w in _weights(node)}
+                for edge in similarity.inputs
             ]
             if len(sides) < 2 or not all(sides) or sides[0] & sides[1]:
                 return 1
@@ -218,22 +235,21 @@ class LossGraph:
 
     def joins(self) -> dict[Edge, list[tuple[Node, int]]]:
         """Return the embeddings that a loss also uses without comparing them, and where."""
-        seen = {s.node for s in self.similarities} | set(self.marked)
-        if not seen:
+        compared = {s.node for s in self.similarities} | set(self.marked)
+        if not compared:
             return {}
         # addmm and baddbmm add their first operand, which is not compared
         of_three = [f for s in self.similarities if len(f := s.node.next_functions) == 3]
-        added = [f[0][0] for f in of_three if f[0][0] is not None]
-        others = self._below([self.root, *added], stop=seen) - seen
-        pairs = self._below(
-            [e[0] for s in self.similarities for e in s.edges if e is not None]
-            + [n for m in self.marked for n, _ in edges_above(m.next_functions)]
-        )
+        added = [edge.node for edge in edges_above(first for first, *_ in of_three)]
+        others = self._below([self.root, *added], stop=compared) - compared
+        edges = [edge for s in self.similarities for edge in s.inputs]
+        edges += [edge for node in self.marked for edge in edges_above(node.next_functions)]
+        pairs = self._below(edge.node for edge in edges)
         joins = {}
         for edge, users in self.users.items():
-            weight = isinstance(getattr(edge[0], "variable", None), nn.Parameter)
-            if edge[0] in pairs and edge[0] in others and not weight:
-                outside = [u for u in users if u[0] in others and u[0] not in pairs]
+            is_weight = isinstance(getattr(edge.node, "variable", None), nn.Parameter)
+            if edge.node in pairs and edge.node in others and not is_weight:
+                outside = [(n, slot) for n, slot in users if n in others and n not in pairs]
                 if outside:
                     joins[edge] = outside
         return joins
@@ -248,6 +264,11 @@ class LossGraph:
         own = [node.name() for node in self.nodes if isinstance(node, of_python)]
         if own:
             return f"the loss is a custom autograd function ({own[0]}), which cannot be read"
+        if len(self.nodes) == MOST_NODES:
+            return (
+                f"only {MOST_NODES:,} operations of the loss are read, and they do not compare "
+                "embeddings; compute the similarities of a batch in one product, not in a loop"
+            )
         return (
             "the loss does not compare embeddings with each other, but perhaps with class weights, "
             "prototypes or fixed targets; or it compares dimensions, as Barlow Twins does"

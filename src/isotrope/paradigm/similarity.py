@@ -84,6 +84,11 @@ class Similarity:
     expanded: bool = False  # the loss adds squared norms, so that the sum is a squared distance
 
     @property
+    def inputs(self) -> list[Edge]:
+        """The edges to those operands that have a gradient."""
+        return [edge for edge in self.edges if edge is not None]
+
+    @property
     def top(self) -> Node:
         """The node that outputs the similarities, or their squares if the loss squares them."""
         return self.hook if self.squared else self.node
@@ -115,7 +120,7 @@ class Similarity:
             return False
         if self.tokens:
             product = self.a.detach() @ self.b.detach()
-            self.value = value_of((self.hook, 0), {self.node: product})
+            self.value = value_of(Edge(self.hook, 0), {self.node: product})
             if self.value is None:
                 return False
         if self._is_frozen_layer(self.b):
@@ -183,8 +188,8 @@ class Similarity:
                     if value.numel() == math.prod(shape) and value.shape[-1] == shape[-1]:
                         rows[edge] = value.reshape(shape)
                     break
-                above = edges_above(edge[0].next_functions)
-                edge = above[0] if len(above) == 1 and operation_of(edge[0]) in MOVES else None
+                above = edges_above(edge.node.next_functions)
+                edge = above[0] if len(above) == 1 and operation_of(edge.node) in MOVES else None
         return rows
 
     def read_targets(self, path: Path, gradients: tuple[Tensor | None, ...]) -> None:
@@ -254,7 +259,7 @@ def similarity_of(node: Node) -> Similarity | None:
         first = second = above[0]
     else:
         return None
-    a, b = (None if x is None else (x, index) for x, index in (first, second))
+    a, b = (None if x is None else Edge(x, index) for x, index in (first, second))
     squared_length = a == b and operation in ("Sum", "Mean")
     if squared_length or (a is None and b is None) or _of_weights(a) or _of_weights(b):
         return None
@@ -265,7 +270,7 @@ def similarity_of(node: Node) -> Similarity | None:
 
 def _is_transposed(edge: Edge | None) -> bool:
     """Whether an operand is the transpose of a tensor, or a copy of it, as autocast makes."""
-    node = None if edge is None else edge[0]
+    node = None if edge is None else edge.node
     if node is not None and operation_of(node) == "ToCopy":
         node = node.next_functions[0][0]
     return node is not None and operation_of(node) in _TRANSPOSES
@@ -274,7 +279,7 @@ def _is_transposed(edge: Edge | None) -> bool:
 def _of_weights(edge: Edge | None) -> bool:
     """Whether an operand consists of parameters alone (a classifier, normalised prototypes)."""
     weights = False
-    for count, node in enumerate(walk([edge[0]] if edge else []), start=1):
+    for count, node in enumerate(walk([edge.node] if edge else []), start=1):
         if hasattr(node, "variable"):
             if not isinstance(node.variable, nn.Parameter):
                 return False
@@ -323,7 +328,7 @@ def _alike(a: _Input, b: _Input) -> bool:
 
 def _origin(edge: Edge | None) -> tuple[frozenset[Node], int]:
     """Return the nodes from which an operand is only moved and normalised, and ``picked``."""
-    stack, been, roots, picked = [] if edge is None else [edge[0]], set[Node](), set(), 0
+    stack, been, roots, picked = [] if edge is None else [edge.node], set[Node](), set(), 0
     while stack:
         node = stack.pop()
         if node in been:
@@ -343,7 +348,7 @@ def _lengths(edge: Edge | None) -> Tensor | None:
     """Return the norms of an operand before normalisation, in any order."""
     if edge is None:
         return None
-    node = edge[0]
+    node = edge.node
     for _ in range(64):
         if operation_of(node) == "Div":
             x, by = saved_of(node, "self"), saved_of(node, "other")
