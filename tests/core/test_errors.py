@@ -11,6 +11,7 @@ from isotrope.core import errors
 from isotrope.core.errors import (
     InputError,
     MissingExtra,
+    NoTerms,
     SettingError,
     nearest,
     needs_extra,
@@ -80,6 +81,23 @@ def test_each_surface_spells_settings_in_its_own_words() -> None:
     assert str(error) == "run.yaml: learning-rte is unknown"
 
 
+def test_a_problem_continues_the_name_of_the_setting_if_it_begins_with_a_verb() -> None:
+    words = set()
+    for file in Path(errors.__file__).parents[1].rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if (
+                isinstance(node, ast.Call)
+                and ast.unparse(node.func) == "SettingError"
+                and node.args
+            ):
+                text = node.args[0]
+                text = text.values[0] if isinstance(text, ast.JoinedStr) else text
+                words |= {str(text.value).split()[0]} if isinstance(text, ast.Constant) else set()
+    verbs = {word for word in words if word.endswith("s") or word == "must"} - {"this"}
+    assert len(verbs) > 4
+    assert verbs == errors._VERBS
+
+
 def test_a_stored_text_is_spelled_like_a_message() -> None:
     stored = "to see more, add --dev (or `--holdout 0.2`), not --objective.temperature or a--b"
     assert spell_all(stored) == (
@@ -122,6 +140,7 @@ def test_errors_survive_the_way_between_processes() -> None:
         SettingError("is odd", setting="lora", value=3, remedy="leave it out"),
         InputError("a.txt, line 3 is empty", remedy="give text"),
         MissingExtra("peft", extra="lora"),
+        NoTerms("DINO", "logits"),
     ):
         again = pickle.loads(pickle.dumps(error))
         assert (type(again), vars(again), str(again)) == (type(error), vars(error), str(error))

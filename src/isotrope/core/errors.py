@@ -11,10 +11,7 @@ from pathlib import Path
 from isotrope.core.legible import legible
 from isotrope.core.spelling import as_key, named, spell
 
-_VERBS = {
-    *("changes", "chooses", "has", "is", "leaves", "makes", "must", "names", "needs", "reads"),
-    *("shares", "takes"),
-}
+_VERBS = {"changes", "has", "is", "must", "needs", "takes"}
 """If a problem begins with one of these verbs, the message has no colon before it."""
 
 _BROUGHT_BY = {"PIL": "pillow", "markupsafe": "jinja2", "yaml": "pyyaml"}
@@ -27,8 +24,9 @@ class InputError(ValueError):
     """An input of the user is wrong. The command line prints the message and exits with code 2.
 
     Args:
-        problem: What is wrong. Settings are in backticks: `` `--head none` ``.
-        remedy: What the user can do.
+        problem: The message, with the remedy first; or, with ``remedy``, only what is wrong.
+            Settings are in backticks: `` `--head none` ``.
+        remedy: What the user can do, if the message ends with it.
     """
 
     def __init__(self, problem: str = "", *, remedy: str = "") -> None:
@@ -118,8 +116,9 @@ class MissingExtra(InputError):
         extra: Name in ``pip install '.[NAME]'`` that installs the package, e.g. ``"train"``.
     """
 
-    def __init__(self, package: str, *, extra: str = "") -> None:
+    def __init__(self, package: str, extra: str) -> None:
         super().__init__(package)
+        self.args = (package, extra)  # with these, pickle makes the error again
         self.package = package
         self.extra = extra
 
@@ -171,14 +170,19 @@ class NoTerms(TypeError):
     """
 
     def __init__(self, objective: str, space: str) -> None:
+        super().__init__(objective, space)
+        self.objective = objective
+        self.space = space
+
+    def __str__(self) -> str:
         why = (
             "use the whole objective if this is a part of one; otherwise write the components (see "
             "CONTRIBUTING.md), or call isotrope.decompose(objective, anchors, positives)"
-            if space == "sphere"
+            if self.space == "sphere"
             else "compute them with isotrope.decompose(); only objectives on the unit sphere "
-            f"define components, and this objective is defined on the space {space!r}"
+            f"define components, and this objective is defined on the space {self.space!r}"
         )
-        super().__init__(f"{objective} has no gradient components: {why}")
+        return f"{self.objective} has no gradient components: {why}"
 
 
 class Overflow(InputError, OverflowError):
