@@ -48,14 +48,16 @@ def rows_masked(first: Terms, other: Terms, views: Views) -> Terms:
         other: Components of the direction in which the anchors are the second view.
         views: The views of ``first``.
     """
-    active, others = (int((t.dissipation > 0).sum().clamp_min(1)) for t in (first, other))
-    received = active / others * other.dissipation * other.pull
+    rows, other_rows = (int((t.dissipation > 0).sum().clamp_min(1)) for t in (first, other))
+    # the pull that h_i gets as the positive of h'_i, in units of this direction's mean over rows
+    received = rows / other_rows * other.dissipation * other.pull
+    # GD multiplies the pull, so ``received`` is divided by GD; if GD is 0, it is a residual
     moves = first.dissipation > 0
     share = received / first.dissipation.where(moves, 1.0)
     return replace(
         first,
         pull=first.pull + share * moves,
-        scale=1 / (active * first.weight.shape[1]),
+        scale=1 / (rows * first.weight.shape[1]),
         residual=-(received * ~moves)[:, None] * views.own,
     )
 
@@ -66,5 +68,9 @@ def vectors_masked(first: Terms, other: Terms) -> Terms:
     An anchor with dissipation GD = 0 is replaced by a constant, so the anchor receives no gradient,
     also not as a positive or negative. An anchor with GD = 1 is pulled in both directions, even if
     its positive has GD = 0.
+
+    Args:
+        first: Components of the direction in which the anchors are the first view.
+        other: Components of the direction in which the anchors are the second view.
     """
     return replace(first, pull=first.pull + other.pull, scale=2 * first.scale)

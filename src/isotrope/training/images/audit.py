@@ -36,16 +36,26 @@ from isotrope.training.optimisers import step_seed
 def audit(
     settings: ImageSettings, of_audit: AuditSettings, *, own_encoder: ImageEncoder | None = None
 ) -> PictureAudit:
-    """Audit the pictures of a training. Nothing is written; an encoder of the user is copied."""
-    alone = settings.model_copy(update={"workers": 0, "devices": 1, "micro_batch": None})
-    task = prepare(alone, copy.deepcopy(own_encoder))
+    """Audit the pictures of a training, and write nothing.
+
+    Args:
+        settings: Settings of the training. The audit runs in one process in any case.
+        of_audit: Settings of the audit. Batch size and seed are those of the training.
+        own_encoder: Encoder of the user, which is copied; None for the encoder in ``settings``.
+
+    Raises:
+        InputError: Pictures or encoder cannot be read, the method takes negatives from a queue, or
+            its objective has no gradient components.
+    """
+    one_process = settings.model_copy(update={"workers": 0, "devices": 1, "micro_batch": None})
+    task = prepare(one_process, copy.deepcopy(own_encoder))
     objective = checked_objective(task.module.objective)
-    embedded, marks = _first_views(task)
+    embedded, pixel_hashes = _first_views(task)
     images, labels = task.images, task.images.train.labels
     if labels is not None and labels.min() < 0:  # the class of some pictures is unknown
         labels = None
     return audit_pictures(
-        AuditedPictures(images.name, images.train.names, labels, marks, len(images.skipped)),
+        AuditedPictures(images.name, images.train.names, labels, pixel_hashes, len(images.skipped)),
         embedded,
         objective,
         of_audit.model_copy(update={"batch_size": task.batches.size, "seed": settings.seed}),
@@ -61,15 +71,17 @@ def _first_views(task: ImageTask) -> tuple[Embedded, NDArray[np.uint64]]:
     part, settings = task.images.train, task.settings
     device, n = find_device(settings.device), len(part.images)
     module = task.module.to(device).train()
-    marks, sides = np.empty(n, np.uint64), list[tuple[Tensor, Tensor]]()
+    pixel_hashes, sides = np.empty(n, np.uint64), list[tuple[Tensor, Tensor]]()
     order = Order(n, settings.seed, 0)[np.arange(n)]
     batches = np.array_split(order, max(1, n // task.batches.size))
     with bar(n, "embed", "images") as done, torch.random.fork_rng():
         for step, rows in enumerate(batches):
             pixels = part.images.read(rows)
-            marks[rows] = [hash64(picture.tobytes()) for picture in pixels]
+            pixel_hashes[rows] = [hash64(picture.tobytes()) for picture in pixels]
             torch.manual_seed(step_seed(settings.seed, step))
             batch = ImageBatch(torch.from_numpy(pixels).to(device), step, len(rows))
+            # a method completes gathered views, also those of one process; further pairs of views
+            # have the same pictures as the first
             pairs = [all_gather_views(pair) for pair in module.views(module.crops(batch))]
             views = module.completed(pairs)[0].views
             if not views.in_batch:
@@ -83,4 +95,4 @@ def _first_views(task: ImageTask) -> tuple[Embedded, NDArray[np.uint64]]:
     anchors, positives = (
         torch.cat(side).float().cpu()[places] for side in zip(*sides, strict=True)
     )
-    return Embedded(anchors, positives, torch.arange(n)), marks
+    return Embedded(anchors, positives, torch.arange(n)), pixel_hashes
