@@ -15,5 +15,5 @@ A whole loss with its gradients: ``statistics`` records which statistics a formu
 ``small_batch`` computes a batch of few rows in one operation of autograd. For others, ``fused``
 makes a ``pass_input`` and runs ``one_pass`` over blocks of similarities, or ``two_passes``.
 ``coupling`` checks that the anchors depend on each other only as the objective declares. ``tiles``
-forms the blocks, for all files above.
+forms the blocks, for all files above, and finds their largest entries, also for the audit.
 """

@@ -1,4 +1,4 @@
-"""Forms blocks of similarities, chooses their height, and multiplies them with vectors.
+"""Forms blocks of similarities, and computes their sums, products and largest entries.
 
 Every pass over similarities in linear memory uses these blocks of rows. If a view is compared with
 itself, a block has only the columns from its first row on. All blocks share one buffer.
@@ -91,6 +91,10 @@ class Vectors:
         half: Whether the copy is in bfloat16, which rounds the products.
         copied: Whether to store a copy with unit length.
         unit: Whether the rows of ``raw`` have unit length already.
+
+    Attributes:
+        data: The copy, or ``raw`` without one, n x d; products are formed with it.
+        divided: Whether products with ``data`` are then divided by ``norm``.
     """
 
     def __init__(
@@ -98,8 +102,8 @@ class Vectors:
     ) -> None:
         self.raw, self.data = raw, raw
         self.divided = not (copied or half or unit)
-        self.norm = raw[:, :0] if unit else lengths(raw)
-        self._ready = unit or (copied and not half)
+        self._norm = None if unit else lengths(raw)
+        self._ready = unit or (copied and not half)  # whether ``data`` has the exact unit rows
         if half:
             self.data = torch.empty_like(raw, dtype=torch.bfloat16)
             for part in blocks(0, len(raw), 2048):
@@ -109,6 +113,12 @@ class Vectors:
 
     def __len__(self) -> int:
         return len(self.raw)
+
+    @property
+    def norm(self) -> Tensor:
+        """Lengths of the rows of ``raw``, n x 1; not available with ``unit``."""
+        assert self._norm is not None, "unit vectors are not divided by their lengths"
+        return self._norm
 
     def rows(self, where: slice | Tensor) -> Tensor:
         """Return the unit vectors of some rows."""
@@ -129,8 +139,8 @@ class Vectors:
 
     def to_raw(self, gradient: Tensor) -> None:
         """Turn, in place, the gradient of the unit vectors into that of the ``raw`` vectors."""
-        height = _CACHED if self.raw.device.type == "cpu" else len(self)
-        for rows in blocks(0, len(self), height):
+        most = _CACHED if self.raw.device.type == "cpu" else len(self)
+        for rows in blocks(0, len(self), most):
             self.project(gradient[rows], self.rows(rows), rows)
 
     def project(self, gradient: Tensor, unit: Tensor, rows: slice) -> None:

@@ -20,17 +20,26 @@ from isotrope.kernels.pass_input import Evaluated, Gradients, PassInput
 from isotrope.kernels.statistics import Key
 from isotrope.kernels.tiles import Tiles, Vectors, add_product, blocks, strips
 
+_COMPARED: tuple[Against, ...] = ("cross", "within")  # "both" is the sum of the two
 _MOST = 37.5  # largest 1 / tau with which sums of e^{s/tau} and their inverses fit float32
 
 
 def two_passes(inputs: PassInput, *, directions: int) -> tuple[Tensor, Gradients]:
-    """Return value and gradients of a formula of the whole batch."""
+    """Return value and gradients of a formula of the whole batch.
+
+    Args:
+        inputs: Views, formula and statistics, for which :func:`takes` is true.
+        directions: 2 if the positives are anchors too, else 1.
+
+    Raises:
+        WrongCoupling, Unfused: The value is not linear in the sums, as declared (``confirm``).
+    """
     passes = _TwoPasses(inputs, directions)
     if inputs.coupling == "linear":
-        passes.foresee()
+        passes.predict()
         gradients = passes.spread(adding=True)
         value = passes.evaluate()
-        passes.check_foretold()
+        passes.check_predicted()
     else:
         passes.collect()
         value = passes.evaluate()
@@ -52,14 +61,14 @@ class _TwoPasses:
 
     Attributes:
         directions: 2 if the positives are anchors too, else 1.
-        both: Anchors and positives; each direction takes one of them as anchors.
-        across: Whether each view is compared with the other.
-        inside: Whether each view is compared with itself.
+        sides: Anchors and positives; each direction takes one of them as anchors.
+        cross: Whether each view is compared with the other.
+        within: Whether each view is compared with itself.
         softplus: Whether sums of log(1 + e^{s/tau}) are taken, not of e^{s/tau}.
         positive: Similarities of the positives.
-        sums: Sums over the negatives of each row, across and inside, by direction.
-        factors: Derivatives of the value by the sums, divided by tau; across, inside, by direction.
-        foretold: The same factors, predicted before the sums are known.
+        sums: Sums over the negatives of each row, cross and within, by direction.
+        factors: Derivatives of the value by the sums, divided by tau; cross, within, by direction.
+        predicted: The same factors, predicted before the sums are known.
         by_positive: Derivatives by the similarities of the positives.
         by_learnt: Derivative by the learnt number; None without one.
         along: Sum_ij W_ij s_ij, for the gradient of the temperature.
@@ -69,17 +78,17 @@ class _TwoPasses:
         self.inputs, self.directions, self.n = inputs, directions, len(inputs.views.anchors)
         self.dtype = inputs.views.anchors.dtype
         against = inputs.questions.against
-        self.across = bool(against & {"cross", "both"})
-        self.inside = bool(against & {"within", "both"})
+        self.cross = bool(against & {"cross", "both"})
+        self.within = bool(against & {"within", "both"})
         views = inputs.views
-        self.both = (
+        self.sides = (
             inputs.columns(views.anchors, views.positives)
-            if self.inside
+            if self.within
             else [Vectors(views.anchors), *inputs.columns(views.positives)]
         )
         self.tiles = Tiles()
         self.softplus = inputs.questions.kinds == {"softplus"}
-        anchors, positives = self.both
+        anchors, positives = self.sides
         self.positive = views.anchors.new_empty(self.n)
         for rows in blocks(0, self.n, 2048):
             self.positive[rows] = (anchors.rows(rows) * positives.rows(rows)).sum(dim=1)
@@ -88,39 +97,38 @@ class _TwoPasses:
         self.by_learnt = None if learnt is None else self.positive.new_zeros(learnt.shape)
         self.along = self.positive.new_zeros(())
         self.sums, self.factors = self._filled(0.0), self._filled(0.0)
-        self.foretold = self.factors
+        self.predicted = self.factors
 
-    def _filled(self, value: float) -> dict[str, list[Tensor]]:
-        """A number for each row, across views and within them, by direction."""
+    def _filled(self, value: float) -> dict[Against, list[Tensor]]:
+        """Return a number for each row, cross and within, by direction."""
         return {
-            where: [torch.full_like(self.positive, value) for _ in range(2)]
-            for where in ("cross", "within")
+            where: [torch.full_like(self.positive, value) for _ in range(2)] for where in _COMPARED
         }
 
-    def foresee(self) -> None:
+    def predict(self) -> None:
         """Predict the derivatives for the row sums: evaluate the formula at sums of 1."""
         self.sums = self._filled(1.0)
         by = self._evaluate(0).by  # both directions have the same positives, counts and sums
         for direction in range(self.directions):
             self._add_factors(direction, by)
-        self.foretold, self.sums = self.factors, self._filled(0.0)
+        self.predicted, self.sums = self.factors, self._filled(0.0)
 
-    def check_foretold(self) -> None:
+    def check_predicted(self) -> None:
         """Compare the predicted derivatives with those at the computed sums."""
         for where, sums in self.sums.items():
             for direction in range(self.directions):
                 some = sums[direction] > 0  # without negatives there is no sum to differentiate by
                 predicted, true = (
-                    x[where][direction].where(some, 0.0) for x in (self.foretold, self.factors)
+                    x[where][direction].where(some, 0.0) for x in (self.predicted, self.factors)
                 )
                 confirm(predicted, true, "its value is not linear in the sums over the negatives")
 
     def collect(self) -> None:
         """Run the first pass: sum over the negatives of every row."""
-        for rows, _, tile in self._across():
+        for rows, _, tile in self._cross_blocks():
             self._weigh(tile, self._summed(rows))
         for direction in range(self.directions):
-            for rows, _, tile in self._triangle(direction):
+            for rows, _, tile in self._within_blocks(direction):
                 self._weigh(tile, self._summed(rows, direction))
 
     def evaluate(self) -> Tensor:
@@ -155,7 +163,7 @@ class _TwoPasses:
             gradient = by[kind, against]
             if not self.softplus:  # derivative of a logarithm
                 gradient = torch.where(mass > 0, gradient / mass.where(mass > 0, 1.0), 0.0)
-            for where in ("cross", "within"):
+            for where in _COMPARED:
                 if against in (where, "both"):
                     self.factors[where][direction] += gradient / (
                         self.inputs.temperature * self.directions
@@ -167,17 +175,17 @@ class _TwoPasses:
         Args:
             adding: Whether to add up the sums as well, with the predicted factors.
         """
-        gradients = [torch.zeros_like(x.raw) for x in self.both]
-        for rows, a, tile in self._across():
+        gradients = [torch.zeros_like(x.raw) for x in self.sides]
+        for rows, a, tile in self._cross_blocks():
             own, other = self.factors["cross"]
             self._weigh(tile, self._summed(rows) if adding else None, (own[rows], other))
             add_product(gradients[1], tile, a)
-            pushed = self.both[1].combine(tile)
+            pushed = self.sides[1].combine(tile)
             gradients[0][rows] += pushed
             self._add_along(pushed, a)
         for direction in range(self.directions):
             factors = self.factors["within"][direction]
-            for rows, a, tile in self._triangle(direction):
+            for rows, a, tile in self._within_blocks(direction):
                 summed = self._summed(rows, direction) if adding else None
                 self._weigh(tile, summed, (factors[rows], factors[rows.start :]))
                 # the square on the diagonal holds both orders of its pairs
@@ -185,7 +193,7 @@ class _TwoPasses:
                 if self.inputs.learns_temperature:
                     square = tile[:, : len(tile)].to(self.dtype)
                     self._add_along(square @ a / -2, a)  # the square counts each pair twice
-                pushed = self.both[direction].combine(tile, rows.start)
+                pushed = self.sides[direction].combine(tile, rows.start)
                 gradients[direction][rows] += pushed
                 self._add_along(pushed, a)
         return gradients
@@ -194,16 +202,20 @@ class _TwoPasses:
         """Add the positive pairs' gradients; convert each gradient to that of the raw vector."""
         for rows in blocks(0, self.n, 2048):
             by = self.by_positive[rows, None]
-            gradients[0][rows] += by * self.both[1].rows(rows)
-            gradients[1][rows] += by * self.both[0].rows(rows)
-        for x, gradient in zip(self.both, gradients, strict=True):
+            gradients[0][rows] += by * self.sides[1].rows(rows)
+            gradients[1][rows] += by * self.sides[0].rows(rows)
+        for x, gradient in zip(self.sides, gradients, strict=True):
             x.to_raw(gradient)
         if self.by_learnt is not None and self.inputs.learns_temperature:
             self.by_learnt -= self.along / self.inputs.temperature
-        return [*gradients, None, self.by_learnt]
+        return [*gradients, None, self.by_learnt]  # None: there are no additional negatives
 
     def _summed(self, rows: slice, direction: int | None = None) -> tuple[Tensor, Tensor]:
-        """The sums that a block adds to: the sums of its rows, and the sums of its last columns."""
+        """Return the sums that a block adds to: those of its rows, and of its last columns.
+
+        These are, within a view, the columns after the square on the diagonal, which has both
+        orders of its pairs; across views, all columns or, with one direction, none.
+        """
         if direction is not None:
             sums = self.sums["within"][direction]
             return sums[rows], sums[rows.stop :]
@@ -216,9 +228,10 @@ class _TwoPasses:
         sums: tuple[Tensor, Tensor] | None,
         factors: tuple[Tensor, Tensor] | None = None,
     ) -> None:
-        """Apply the summed function to exponents, add it up, and turn it into weights, in place.
+        """Apply e^x or log(1 + e^x) to exponents, add it to ``sums``, and form weights, in place.
 
-        The weights are slopes times the sum of the factors of row and column.
+        The first pass has only ``sums`` and the second only ``factors``; a single pass has both. A
+        weight is a slope times the sum of the factors of row and column.
         """
         for part in strips(tile):
             x = tile[part].exp2_()
@@ -236,17 +249,17 @@ class _TwoPasses:
         if self.inputs.learns_temperature:
             self.along += (pushed * anchors).sum()
 
-    def _across(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
+    def _cross_blocks(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
         """Yield rows, unit anchors and the exponents of each block of anchors against positives."""
-        if not self.across:
+        if not self.cross:
             return iter(())
-        anchors, positives = self.both
+        anchors, positives = self.sides
         mask = NegativeMask(self.inputs.views, "cross")
         return self.tiles.of(anchors, [positives], mask, self.inputs.exponents)
 
-    def _triangle(self, direction: int) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """Like :meth:`_across`, for a view against itself; columns begin at a block's first row."""
-        if not self.inside:
+    def _within_blocks(self, direction: int) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """Like ``_cross_blocks``, for a view and itself; columns begin at the block's first row."""
+        if not self.within:
             return iter(())
-        view, mask = self.both[direction], NegativeMask(self.inputs.views, "within")
+        view, mask = self.sides[direction], NegativeMask(self.inputs.views, "within")
         return self.tiles.of(view, [view], mask, self.inputs.exponents, triangle=True)
