@@ -190,19 +190,13 @@ def _layout(path: Path) -> Callable[[], Iterator[tuple[int, Any]]]:
     if text.rstrip().endswith(_UNFINISHED):
         return partial(_rows_of_file, path)
     of_texts = is_json and next(with_content, None) is None
-    if len(_rows(_value(path, number, text), of_texts)) > 1:
+    if len(_rows(_value(path, text, number), of_texts)) > 1:
         return partial(_rows_of_lines, path, limit, of_texts)
     return partial(_row_a_line, path, limit)
 
 
 def _rows_of_file(path: Path) -> Iterator[tuple[int, Any]]:
-    try:
-        value = parse_json("\n".join(text for _, text in lines(path, limit=LARGEST)))
-    except ValueError as error:
-        raise InputError(
-            f"{place(path)}: write one JSON object on each line, or one list of objects; this file "
-            f"is not valid JSON ({error})"
-        ) from error
+    value = _value(path, "\n".join(text for _, text in lines(path, limit=LARGEST)))
     return enumerate(_rows(value, of_texts=True), start=1)
 
 
@@ -214,17 +208,18 @@ def _rows_of_lines(path: Path, limit: int, of_texts: bool) -> Iterator[tuple[int
 def _row_a_line(path: Path, limit: int) -> Iterator[tuple[int, Any]]:
     """Yield the number and the value of each line; a blank line is an empty object."""
     for number, text in lines(path, limit):
-        yield number, _value(path, number, text) if text.strip() else {}
+        yield number, _value(path, text, number) if text.strip() else {}
 
 
-def _value(path: Path, line: int, text: str) -> object:
+def _value(path: Path, text: str, line: int | None = None) -> object:
+    """Return the value of a line, or of a whole file."""
     try:
         return parse_json(text)
     except ValueError as error:
-        what = getattr(error, "msg", error)
+        why = getattr(error, "msg", error) if line else error
+        what = "; this line is not" if line else ", or one list of objects; this file is not valid"
         raise InputError(
-            f"{place(path, line)}: write one JSON object on each line; this line is not JSON "
-            f"({what})"
+            f"{place(path, line)}: write one JSON object on each line{what} JSON ({why})"
         ) from error
 
 
