@@ -78,8 +78,7 @@ class LossGraph:
     missing; if all are, :meth:`reason` says so.
 
     Attributes:
-        root: Node that computes the loss.
-        nodes: The nodes of this part.
+        nodes: The nodes of this part; the first computes the loss.
         users: The nodes that use an output of a node, each with the number of its input.
         marked: Nodes of the first objective of isotrope; other terms beside it are not read.
         similarities: The similarities that the loss consists of, as they were computed; empty if
@@ -88,11 +87,10 @@ class LossGraph:
     """
 
     def __init__(self, root: Node) -> None:
-        self.root = root
         self.nodes: list[Node] = []
         self.users: dict[Edge, list[tuple[Node, int]]] = {}
         self._weighty: set[Node] = set()
-        self._walk()
+        self._walk(root)
         marked = [node for node in self.nodes if MARK in node.metadata]
         first = [node.metadata[MARK][0] for node in marked[:1]]
         self.marked = [node for node in marked if node.metadata[MARK][0] in first]
@@ -100,9 +98,9 @@ class LossGraph:
         self.slip = self._read_uses()
         self.similarities = [] if self.slip else self.similarities
 
-    def _walk(self) -> None:
+    def _walk(self, root: Node) -> None:
         """Store the nodes and their users, down to the weights."""
-        for node in islice(walk([self.root], lambda node: node in self._weighty), MOST_NODES):
+        for node in islice(walk([root], lambda node: node in self._weighty), MOST_NODES):
             self.nodes.append(node)
             if _weights(node):
                 self._weighty.add(node)
@@ -241,7 +239,7 @@ class LossGraph:
         # addmm and baddbmm add their first operand, which is not compared
         of_three = [f for s in self.similarities if len(f := s.node.next_functions) == 3]
         added = [edge.node for edge in edges_above(first for first, *_ in of_three)]
-        others = self._below([self.root, *added], stop=compared) - compared
+        others = self._below([self.nodes[0], *added], stop=compared) - compared
         edges = [edge for s in self.similarities for edge in s.inputs]
         edges += [edge for node in self.marked for edge in edges_above(node.next_functions)]
         pairs = self._below(edge.node for edge in edges)
