@@ -171,18 +171,17 @@ class NoTerms(TypeError):
 
     def __init__(self, objective: str, space: str) -> None:
         super().__init__(objective, space)
-        self.objective = objective
-        self.space = space
 
     def __str__(self) -> str:
+        objective, space = self.args
         why = (
             "use the whole objective if this is a part of one; otherwise write the components (see "
             "CONTRIBUTING.md), or call isotrope.decompose(objective, anchors, positives)"
-            if self.space == "sphere"
+            if space == "sphere"
             else "compute them with isotrope.decompose(); only objectives on the unit sphere "
-            f"define components, and this objective is defined on the space {self.space!r}"
+            f"define components, and this objective is defined on the space {space!r}"
         )
-        return f"{self.objective} has no gradient components: {why}"
+        return f"{objective} has no gradient components: {why}"
 
 
 class Overflow(InputError, OverflowError):
