@@ -36,16 +36,15 @@ from isotrope.training.optimisers import step_seed
 def audit(
     settings: ImageSettings, of_audit: AuditSettings, *, own_encoder: ImageEncoder | None = None
 ) -> PictureAudit:
-    """Audit the pictures of a training, and write nothing.
+    """Return an audit of the pictures of a training. Nothing is written.
 
     Args:
-        settings: Settings of the training. The audit runs in one process in any case.
-        of_audit: Settings of the audit. Batch size and seed are those of the training.
-        own_encoder: Encoder of the user, which is copied; None for the encoder in ``settings``.
+        settings: Settings of the training; the audit is one process with any settings.
+        of_audit: Settings of the audit, but batch size and seed are those of the training.
+        own_encoder: Encoder of the user, which is copied; None for that of ``settings``.
 
     Raises:
-        InputError: Pictures or encoder cannot be read, the method takes negatives from a queue, or
-            its objective has no gradient components.
+        InputError: The pictures, the encoder or the objective cannot be read or audited.
     """
     one_process = settings.model_copy(update={"workers": 0, "devices": 1, "micro_batch": None})
     task = prepare(one_process, copy.deepcopy(own_encoder))
