@@ -41,7 +41,7 @@ def encode(settings: EncodeSettings) -> int:
     if settings.output.suffix != ".npy":
         raise SettingError("must end in .npy", setting="output", value=str(settings.output))
     check_readable(settings.file)
-    resolve(settings.model)
+    resolve(settings.model)  # refuses an unknown model before the import below, which is slow
     from isotrope.evaluation.files import encode_file
 
     options = settings.model_dump(include={*Encoding.model_fields})

@@ -19,9 +19,11 @@ An anchor's gradient is dissipation * (sum over negatives j of weight_j * (negat
 positive)). The columns of --components:
   dissipation  1: the gradient never vanishes; 1 or 0: the gradient is 0 beyond a margin; 1 to 0:
                the gradient fades as the positive comes nearer than the negatives
-  weight       hardest: the most similar negative pushes; all: all push; signed: some negatives pull
+  weight       hardest: the most similar negative pushes; all: all push; signed: some negatives
+               pull; none: no negative pushes
   ratio        a number; dynamic: the ratio depends on the angles; matrix: a ratio for each
                coordinate; only pull: no negative pushes
+A dash means that the loss defines no components.
 A component is written as its name and its values, such as margin:0.3:dot. Values at the end may be
 left out: margin:0.3.
 """
@@ -32,7 +34,7 @@ _GROUPS = {
     "1 to 0": "An anchor learns less as its positive comes closer (the usual choice is infonce)",
     "1 or 0": "An anchor stops learning when it reaches a margin",
     "1": "No anchor ever stops learning",
-    "-": "Losses of training methods; their gradients have no dissipation, weight and ratio",
+    "-": "Losses that define no components (dissipation, weight and ratio)",
 }
 """Titles of the groups in the list of objectives, by dissipation as in the table of components."""
 
