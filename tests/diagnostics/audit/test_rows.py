@@ -106,7 +106,7 @@ def test_too_few_rows_are_refused(tmp_path: Path, text: str, message: str) -> No
 
 
 def test_a_folder_and_nothing_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="give one file instead of the folder"):
+    with pytest.raises(InputError, match="give one file of the folder"):
         read_rows(tmp_path)
     with pytest.raises(InputError, match="give at least one record; this table holds no text"):
         read_rows([])
