@@ -1,6 +1,8 @@
 """Warnings are always told; how far a run is, by a bar on a terminal and by lines elsewhere."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -250,3 +252,9 @@ def test_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told = capsys.readouterr().err
     assert "\ndigits: 32 images of 8 x 8" in told
     assert re.search(r"^step 3 of 3: kNN accuracy \d+\.\d\d, best", told, re.MULTILINE)
+
+
+def test_a_signal_cannot_come_while_the_lock_of_the_bar_is_made() -> None:
+    """tqdm.write makes it at its first call, and loses an exception that is raised meanwhile."""
+    made = "from isotrope.training import progress; assert hasattr(progress.tqdm, '_lock')"
+    subprocess.run([sys.executable, "-c", made], check=True)

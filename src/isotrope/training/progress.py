@@ -10,6 +10,8 @@ from isotrope.core.distributed import rank
 
 _SILENT = 60.0  # seconds without output after which a step is printed
 
+tqdm.get_lock()  # creates it: a signal while tqdm.write does so would end in an AttributeError
+
 
 def warn(line: str) -> None:
     """Print a line on stderr, above the progress bar if a bar is shown.
