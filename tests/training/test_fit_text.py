@@ -158,6 +158,15 @@ def test_what_is_not_read_of_the_data_is_told(
     assert "not read" not in capsys.readouterr().err
 
 
+def test_a_semicolon_in_a_text_does_not_make_its_line_a_warning(
+    options: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "texts.txt"
+    file.write_text("".join(f"one; {text}\n" for text in TEXTS), encoding="utf-8")
+    fit(file, **options)
+    assert "first record" not in capsys.readouterr().err
+
+
 def test_the_first_of_several_processes_writes_the_data(tmp_path: Path) -> None:
     assert two_processes.on_two(_texts_of, tmp_path, tmp_path / "run") == [["0 a"], ["0 a"]]
 

@@ -121,7 +121,7 @@ class TextTask(TrainingTask):
     def _introduce_data(self, name: str, report: StoreReport, say: Callable[[str], None]) -> None:
         """Print how many records of a data set are trained on, left out and cut."""
         if report.understood:  # a line on skipped data is always printed
-            (warn if "; " in report.understood else say)(report.understood)
+            (warn if report.partly_read else say)(report.understood)
         objective = f"{name} ({self.module.objectives[name].name}): " if name else ""
         duplicates = f"{report.duplicates_dropped:,} duplicates dropped"
         left_out = [duplicates, self._held_out(name, report)]

@@ -271,6 +271,7 @@ def _first_report(former: Former, writer: _Writer, records: Iterable[Record]) ->
         understood="" if reading is None else str(reading),
         scored=writer.layout.scores,
         negatives_dropped=former.negatives,
+        partly_read=reading is not None and bool(reading.not_read),
     )
 
 

@@ -62,6 +62,7 @@ class StoreReport:
         grouped: Whether the records have groups.
         groups_dropped: Number of dropped duplicates that repeat earlier texts with a new group.
         understood: One line on the kind, number and columns of the records that were read.
+        partly_read: Whether ``understood`` names columns, rows or files that were not read.
         scored: Number of scores stored for each record.
     """
 
@@ -82,6 +83,7 @@ class StoreReport:
     understood: str = ""
     scored: int = 0
     negatives_dropped: int = 0
+    partly_read: bool = False
 
 
 class TokenStore:
