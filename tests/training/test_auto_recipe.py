@@ -22,12 +22,7 @@ from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.measures.judgement import DevEvaluation, DevHistory
 from isotrope.training import recipe_facts
 from isotrope.training.auto_recipe import with_recipe
-from isotrope.training.changes import (
-    general_sentences,
-    kept,
-    next_step,
-    similarities,
-)
+from isotrope.training.changes import general_sentences, kept, next_step, similarities
 from isotrope.training.early_checks import as_begun
 from isotrope.training.recipe_facts import PairFacts
 from isotrope.training.refit import refitted
@@ -630,8 +625,8 @@ def test_what_to_try_next(tmp_path: Path) -> None:
     few = replace(short, truncated_share=0.0)
     assert "or add pairs: 100 pairs are few" in next_step(few, narrow, DevHistory("dev"), settings)
     assert "; then look for wrong pairs" in next_step(short, wide, DevHistory("dev"), settings)
-    for report in (few, short):  # longer texts would take longer
-        advice = next_step(report, wide, DevHistory("dev"), settings, "train longer: why")
+    for report, encoder in ((few, wide), (short, wide), (short, narrow)):  # they take longer
+        advice = next_step(report, encoder, DevHistory("dev"), settings, "train longer: why")
         assert advice.startswith("next, train longer: why; then look for wrong pairs")
     many = replace(few, kept=10_000)
     assert (
@@ -642,6 +637,7 @@ def test_what_to_try_next(tmp_path: Path) -> None:
         easy.add(step, DevEvaluation(95.0, np.array([1.0, 0.9, 1.0, 0.9])))
     asked = f"RUN --retrieval NEW --corpus {file}`"
     assert asked in next_step(short, wide, easy, settings)
+    assert "100 pairs are few" in next_step(short, wide, easy, settings, "train longer")
     worse = DevHistory("dev", scores={0: 60.0, 8: 50.0})
     assert "the trained model is in RUN/rejected" in next_step(short, wide, worse, settings)
 

@@ -1,15 +1,14 @@
-"""Measures what a training changed: scores of dev queries, and similarities of general sentences.
+"""Measures what a training changed (scores, similarities), and advises what to do next.
 
-The general sentences are up to 300 first sentences of docstrings in Python's standard library.
-They are embedded before and after the training, and the cosine of each pair of sentences is
-computed. The result is 100 times Spearman's correlation between the cosines before and after, so
-100 means that all pairs keep their order. The number does not show whether a new order is worse.
+General sentences, up to 300 first sentences of docstrings in Python's standard library, are
+embedded before and after the training, and the cosine of each pair is computed. The result is 100
+times Spearman's correlation between the cosines before and after, so 100 means that all pairs keep
+their order. The number does not show whether a new order is worse.
 """
 
 import importlib
 import inspect
 import shlex
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -34,13 +33,14 @@ urllib.request uuid wave weakref xml.dom zipfile
 """
 _SENTENCES = 300
 _CUT, _FEW = 0.1, 2_000  # advice is given if a larger share is cut, or if there are fewer pairs
+_GIVEN = 2  # largest number of pieces of advice beside the advice to train longer
 _NAMED = 3  # number of queries with a worse score that are printed
 
 
 @cache
 def general_sentences() -> tuple[str, ...]:
     """Return up to 300 different first sentences of docstrings, each with 5 to 25 words."""
-    found: dict[str, None] = {}
+    sentences: dict[str, None] = {}
     for name in _MODULES.split():
         try:
             members = vars(importlib.import_module(name))
@@ -51,8 +51,8 @@ def general_sentences() -> tuple[str, ...]:
                 paragraph = (inspect.getdoc(member) or "").partition("\n\n")[0]
                 words = paragraph.partition(". ")[0].split()
                 if 5 <= len(words) <= 25:
-                    found.setdefault(" ".join(words))
-    texts = list(found)
+                    sentences.setdefault(" ".join(words))
+    texts = list(sentences)
     stride = max(1, len(texts) // _SENTENCES)
     return tuple(texts[::stride][:_SENTENCES])
 
@@ -110,36 +110,32 @@ def next_step(
 
     ``longer`` is the advice to train longer, if ``--minutes`` had no time for all steps.
     """
-    if history.scores and history.chosen_step() == min(history.scores):
-        found = [
+    first = min(history.scores, default=0)
+    if history.scores and history.chosen_step() == first:
+        return _joined(
+            longer,
             "run `isotrope diagnose RUN` to find out what to change; the trained model is in "
-            "RUN/rejected"
-        ]
-    else:
-        found = list(_advice(report, encoder, history, settings))[:2]
-    if longer:  # and no longer texts, because they take longer
-        found = [longer, *(each for each in found if not each.startswith("try `--max-length"))]
-    return f"next, {'; then '.join(found)}" if found else ""
-
-
-def _advice(
-    report: StoreReport, encoder: SentenceEncoder, history: DevHistory, settings: TrainSettings
-) -> Iterator[str]:
-    """Yield what to do next, the most important first."""
-    start = history.scores.get(min(history.scores, default=0), 0.0)
-    if start >= EASY and judge(history).outcome == "within noise":
+            "RUN/rejected",
+        )
+    advice = []  # the most important first
+    if history.scores.get(first, 0.0) >= EASY and judge(history).outcome == "within noise":
         files = settings.inputs
         file = files[0] if len(files) == 1 and Path(files[0]).is_file() else "FILE"
-        yield (
+        advice.append(
             "score both models on all your texts, with a file NEW of pairs that this training has "
             f"not seen: `isotrope evaluate --compare {shlex.quote(settings.encoder)} RUN "
             f"--retrieval NEW --corpus {shlex.quote(file)}`"
         )
-    if report.truncated_share >= _CUT:
-        longer = f"`--max-length {min(2 * report.max_length, encoder.positions)}`"
-        remedy = longer if encoder.positions > report.max_length else "an encoder for longer texts"
+    if report.truncated_share >= _CUT and not longer:  # if time was short, longer texts do not help
+        flag = f"`--max-length {min(2 * report.max_length, encoder.positions)}`"
+        remedy = flag if encoder.positions > report.max_length else "an encoder for longer texts"
         cut = f"{report.truncated_share:.0%} of the texts were cut after {report.max_length} tokens"
-        yield f"try {remedy}: {cut}, and {encoder.limit_clause}"
+        advice.append(f"try {remedy}: {cut}, and {encoder.limit_clause}")
     if (pairs := report.kept + report.held_out) < _FEW and report.columns > 1:
         wrong = "look for wrong pairs with `isotrope audit`, or " * (not report.scored)
-        yield f"{wrong}add pairs: {pairs:,} pairs are few"
+        advice.append(f"{wrong}add pairs: {pairs:,} pairs are few")
+    return _joined(longer, *advice[:_GIVEN])
+
+
+def _joined(*advice: str) -> str:
+    return f"next, {'; then '.join(filter(None, advice))}" if any(advice) else ""
