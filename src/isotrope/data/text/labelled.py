@@ -16,6 +16,7 @@ import numpy as np
 from isotrope.core.errors import InputError, place
 from isotrope.data.lines import COMPRESSED, is_folder, quoted
 from isotrope.data.rows import number
+from isotrope.data.schemas import Reading, Record
 from isotrope.data.sources import read
 from isotrope.data.table import SUFFIXES
 
@@ -88,51 +89,60 @@ def load_labelled(path: Path | str, test: Path | str | None = None) -> LabelledS
 
 
 def _part(folder: Path, name: str) -> Path:
-    candidates = [folder / (name + end) for end in _ENDINGS if (folder / (name + end)).exists()]
-    if len(candidates) != 1:
-        what = ", ".join(path.name for path in candidates) or "none"
+    """Return the only file of a folder that has this name and an ending that can be read."""
+    files = [folder / (name + end) for end in _ENDINGS if (folder / (name + end)).exists()]
+    if len(files) != 1:
         raise InputError(
-            f"{place(folder)}: put exactly one file called {name}.tsv, .txt, .csv, .jsonl or "
-            f".parquet into this folder; found: {what}"
+            f"{place(folder)}: put exactly one of these files into this folder: "
+            f"{', '.join(name + end for end in SUFFIXES)}; found: "
+            f"{', '.join(file.name for file in files) or 'none'}"
         )
-    return candidates[0]
+    return files[0]
 
 
 def _load(path: Path, classes: int = 2, columns: Sequence[str] = ()) -> LabelledText:
+    """Read a file of texts that have at least so many different labels (``classes``)."""
     reading = read([path], columns=columns, paired=False, scored=True, tabs=True, choose=0)
-    rows = [(record.group, *record.texts) for record in reading]
-    if reading.kind == "texts" and next(iter(reading.forms.values())).columns == ("1", "2"):
+    records = list(reading)
+    (table,) = reading.forms.values()
+    if reading.kind == "texts" and table.columns == ("1", "2"):
         return _load(path, classes, ("1", "2"))  # labels that all differ, which were read as ids
-    if reading.kind == "pairs" and reading.names == ["1", "2"]:  # without a header
-        both = list(zip(*rows, strict=True))[1:]
-        # if all labels differ, they are the numbers
-        label, text = sorted(both, key=lambda c: (len(set(c)), None in map(number, c)))
-    elif reading.kind == "labelled texts":
-        label, text = zip(*rows, strict=True)
-    else:
-        raise InputError(
-            f"{place(path)}: put the column names label and text into the first line; without "
-            f"these names, the file is read as {reading.kind}"
-        )
+    labels, texts = _columns(path, reading, records)
     if reading.left:
         raise InputError(f"{place(path)}: remove or complete {reading.left_out}")
-    if len(set(label)) < classes:
+    if (found := len(set(labels))) < classes:
         raise InputError(
             f"{place(path)}: give texts with at least {classes} different labels; these "
-            f"{len(rows)} texts have {len(set(label))}"
+            f"{len(texts)} texts have {found}"
         )
-    return LabelledText([" ".join(words.split()) for words in text], list(label))
+    return LabelledText([" ".join(text.split()) for text in texts], labels)
+
+
+def _columns(path: Path, reading: Reading, records: list[Record]) -> tuple[list[str], list[str]]:
+    """Return the column of labels and the column of texts."""
+    if reading.kind == "labelled texts":
+        return [record.group for record in records], [record.texts[0] for record in records]
+    if reading.kind == "pairs" and reading.names == ["1", "2"]:  # two columns without a header
+        columns = [list(column) for column in zip(*(r.texts for r in records), strict=True)]
+        # the labels have fewer different values; if all values differ, the labels are the numbers
+        columns.sort(key=lambda values: (len(set(values)), None in map(number, values)))
+        return columns[0], columns[1]
+    raise InputError(
+        f"{place(path)}: put the column names label and text into the first line; without "
+        f"these names, the file is read as {reading.kind}"
+    )
 
 
 def _split(data: LabelledText, path: Path) -> LabelledSplit:
+    """Divide the texts of each label at random into those for training and those for testing."""
     order = np.random.default_rng(0).permutation(len(data))
-    labels = np.array(data.labels)[order]
-    first = np.zeros(len(data), dtype=bool)
-    for name in np.unique(labels):
-        rows = order[labels == name]
+    _, label, counts = np.unique(data.labels, return_inverse=True, return_counts=True)
+    by_label = order[np.argsort(label[order], kind="stable")]
+    in_training = np.zeros(len(data), dtype=bool)
+    for rows in np.split(by_label, np.cumsum(counts)[:-1]):
         share = math.ceil(round(_TRAINED * len(rows), 9))  # rounded: 0.8 * 15 may be above 12
-        first[rows[: min(share, max(len(rows) - 1, 1))]] = True
-    if first.all():
+        in_training[rows[: min(share, max(len(rows) - 1, 1))]] = True
+    if in_training.all():
         raise InputError(
             f"{place(path)}: give at least two texts of each label, or a folder with two files "
             "called train and test; every label of this file has only one text, so no text is left "
@@ -140,6 +150,6 @@ def _split(data: LabelledText, path: Path) -> LabelledSplit:
         )
     train, test = (
         LabelledText([data.texts[i] for i in rows], [data.labels[i] for i in rows])
-        for rows in (np.flatnonzero(first), np.flatnonzero(~first))
+        for rows in (np.flatnonzero(in_training), np.flatnonzero(~in_training))
     )
     return LabelledSplit(train, test)
