@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from isotrope.core.autograd import MARK, marked, nodes, softplus, unrounded
+from isotrope.core.autograd import MARK, marked, nodes, seeded, softplus, unrounded
 
 
 def test_it_is_exact_where_torchs_is_the_identity() -> None:
@@ -62,3 +62,23 @@ def test_only_the_backward_pass_to_the_inputs_is_without_autocast() -> None:
             value.backward()
             assert torch.is_autocast_enabled("cpu")
     assert seen[:3] == [False, True, True]
+
+
+@pytest.mark.parametrize("kind", ["cuda", "mps"])
+def test_the_generator_of_each_accelerator_is_restored(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states = {kind: "before"}
+    module = torch.get_device_module(kind)
+    monkeypatch.setattr(module, "get_rng_state", lambda device: states[device.type])
+    monkeypatch.setattr(
+        module, "set_rng_state", lambda state, device: states.update({device.type: state})
+    )
+    state = torch.get_rng_state()
+    with seeded(5, torch.device(kind)):
+        states[kind] = "within"
+        drawn = torch.rand(3)
+    assert states == {kind: "before"}
+    assert torch.equal(torch.get_rng_state(), state)
+    with seeded(5):
+        assert torch.equal(torch.rand(3), drawn)

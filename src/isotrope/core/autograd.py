@@ -34,9 +34,14 @@ def apply(function: type[torch.autograd.Function], outputs: type[T], *inputs: ob
 _graph_is_kept = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: False)
 
 
+def _is_transformed() -> bool:
+    """Return whether torch.compile or functorch traces the code; nodes take no hooks there."""
+    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+
+
 def marked(value: Tensor, content: object) -> Tensor:
     """Attach an object to the node that computed ``value`` until autograd frees the graph."""
-    if not torch.compiler.is_compiling() and not torch._C._are_functorch_transforms_active():
+    if not _is_transformed():
         node: Any = value.grad_fn
         if node is not None:
             node.metadata[MARK] = content
@@ -65,8 +70,7 @@ def nodes(value: Tensor, *inputs: Tensor | None) -> Iterator[Any]:
 
 def unrounded(value: Tensor, *inputs: Tensor | None) -> Tensor:
     """Within autocast, exclude the backward pass to ``inputs`` from it; return ``value``."""
-    compiling = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
-    if torch.is_autocast_enabled(value.device.type) and not compiling:
+    if torch.is_autocast_enabled(value.device.type) and not _is_transformed():
         off = functools.partial(_off, value.device.type)
         for node in nodes(value, *inputs):
             if not hasattr(node, "variable"):  # a leaf keeps its node, and would keep each hook
@@ -92,7 +96,8 @@ def modes_kept(module: nn.Module) -> Iterator[None]:
 @contextmanager
 def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
     """Seed torch's random generators for the block; then restore those of CPU and ``device``."""
-    with torch.random.fork_rng(devices=[device] if device and device.type == "cuda" else []):
+    forked = [device] if device and device.type in ("cuda", "mps") else []
+    with torch.random.fork_rng(forked, device_type=forked[0].type if forked else "cuda"):
         torch.manual_seed(seed)
         yield
 
