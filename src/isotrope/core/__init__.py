@@ -1,4 +1,4 @@
-"""Modules that all other packages use: records, errors, file writes and file locks."""
+"""Records, errors and files for all packages; :func:`public` imports their names when used."""
 
 import ast
 import importlib
@@ -25,28 +25,30 @@ if TYPE_CHECKING:
     from isotrope.core.views import Views as Views
     from isotrope.core.views import unit as unit
 
+_ABSENT = object()
 
-class Room(ModuleType):
+
+class LazyPackage(ModuleType):
     """Module type of a package that imports a public name only when the name is first used."""
 
     __all__: list[str]
-    _files: dict[str, str]  # module of each public name
+    _modules: dict[str, str]  # the module that each public name is imported from
 
     def __getattr__(self, name: str) -> object:
-        if name not in self._files:
+        if name not in self._modules:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        file = self._files[name]
-        if file == self.__name__:
-            return importlib.import_module(f"{file}.{name}")
-        value = getattr(importlib.import_module(file), name, self)
-        if value is self:  # the package has no attribute of this name, so it is a module
-            value = importlib.import_module(f"{file}.{name}")
-        setattr(self, name, value)
+        module = self._modules[name]
+        if module == self.__name__:  # the name is a module of this package
+            return importlib.import_module(f"{module}.{name}")
+        value = getattr(importlib.import_module(module), name, _ABSENT)
+        if value is _ABSENT:  # the name is a module of another package, not yet imported
+            value = importlib.import_module(f"{module}.{name}")
+        setattr(self, name, value)  # from now on, the name is found without this function
         return value
 
     def __setattr__(self, name: str, value: object) -> None:
         # importing a module sets its name here, even if a function of that name is exported
-        if isinstance(value, ModuleType) and self._files.get(name) == value.__name__:
+        if isinstance(value, ModuleType) and self._modules.get(name) == value.__name__:
             value = getattr(value, name)
         super().__setattr__(name, value)
 
@@ -55,16 +57,20 @@ class Room(ModuleType):
 
 
 def public(name: str) -> None:
-    """Make the names public that the package ``name`` imports in ``if TYPE_CHECKING``."""
-    room = sys.modules[name]
-    files: dict[str, str] = {}
-    for node in ast.walk(ast.parse(Path(str(room.__file__)).read_text(encoding="utf-8"))):
-        for guarded in node.body if isinstance(node, ast.If) else ():
-            if isinstance(guarded, ast.ImportFrom):
-                files |= {alias.name: str(guarded.module) for alias in guarded.names}
-    version = vars(room).keys() & {"__version__"}
-    vars(room).update(_files=files, __all__=sorted({*files, *version}))
-    room.__class__ = Room
+    """Make the names public that the package ``name`` imports in ``if TYPE_CHECKING``.
+
+    Python runs such an import when the name is first used, so small commands do not load torch.
+    """
+    package = sys.modules[name]
+    modules: dict[str, str] = {}
+    for node in ast.parse(Path(str(package.__file__)).read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            for line in node.body:
+                if isinstance(line, ast.ImportFrom):
+                    modules |= {alias.name: str(line.module) for alias in line.names}
+    version = vars(package).keys() & {"__version__"}
+    vars(package).update(_modules=modules, __all__=sorted({*modules, *version}))
+    package.__class__ = LazyPackage
 
 
 public(__name__)
