@@ -5,7 +5,8 @@ import zlib
 import numpy as np
 import pytest
 
-from isotrope.evaluation.uncover import uncover_records
+from isotrope.evaluation.uncover import uncover, uncover_records
+from isotrope.measures.judgement import DevEvaluation
 
 
 class Drawn:
@@ -53,6 +54,33 @@ def test_a_score_near_zero_shows_nothing() -> None:
     found = uncover_records(Noise(), RECORDS, "pairs")
     assert found.kind == "unknown"
     assert "too low to show anything" in found.sentence
+
+
+@pytest.mark.parametrize(("scores", "kind"), [((50.0, 5.0), "trained"), ((5.0, 4.0), "unknown")])
+def test_a_score_is_too_low_only_without_whitening_too(
+    scores: tuple[float, float], kind: str
+) -> None:
+    """Whitening that ruins a good score shows that the encoder was trained."""
+    left = iter(scores)
+    found = uncover(
+        Drawn(0, 0),
+        [text for record in RECORDS for text in record],
+        name="score",
+        score=lambda _: DevEvaluation(value := next(left), np.full(99, value / 100)),
+        left_out="",
+    )
+    assert (found.raw, found.whitened) == scores
+    assert found.kind == kind
+
+
+def test_a_message_on_few_texts_says_which_were_left_out() -> None:
+    def refused(_: object) -> DevEvaluation:
+        raise AssertionError
+
+    texts = ["text 1", "text 2"]
+    found = uncover(Drawn(0, 0), texts, name="", score=refused, left_out="of one's own")
+    assert "Found 2; of one's own, and" in found.sentence
+    assert "third" not in found.sentence
 
 
 def test_single_texts_are_not_scored() -> None:

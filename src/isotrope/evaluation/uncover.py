@@ -36,13 +36,28 @@ RAW = 0.5
 """An encoder is *raw* if its score divided by its score with whitening is below this number."""
 
 FLOOR = 10.0
-"""If the whitened score is below this number and whitening gains nothing, the task is too hard."""
+"""If both scores are below this number and whitening gains nothing, the task is too hard."""
 
 ROWS_PER_DIMENSION = 2
 """Number of texts needed for each dimension; with fewer, the covariance is mostly noise."""
 
 _SCORED = 1000  # largest number of records that are scored
 _TEXTS = 4000  # number of records that give mean and covariance, if the encoder needs no more
+
+EncoderKind = Literal["raw", "disturbed", "trained", "unknown"]
+Score = Callable[[Encoder], DevEvaluation]
+
+_MEANINGS: dict[EncoderKind, str] = {
+    "raw": "whitening more than doubles the score, which is typical of an encoder that was never "
+    "trained on pairs. Compare several objectives (isotrope sweep), because they matter much here.",
+    "disturbed": "whitening alone raises the score, which is typical of a sentence encoder that "
+    "was later trained on something else. Compare every training with whitening: a training that "
+    "gains less than whitening has learnt nothing new.",
+    "trained": "whitening does not help, which is typical of an encoder trained on pairs: data "
+    "and settings matter more than the objective.",
+    "unknown": "the score is too low to show anything, with and without whitening. Give an STS "
+    "file or a retrieval set with `isotrope audit --dev`.",
+}
 
 
 @dataclass(frozen=True)
@@ -61,7 +76,7 @@ class Uncovered:
         texts: Number of texts from which mean and covariance were computed.
     """
 
-    kind: Literal["raw", "disturbed", "trained", "unknown"]
+    kind: EncoderKind
     sentence: str
     score: str = ""
     raw: float | None = None
@@ -78,11 +93,12 @@ def records_to_read(dimension: int) -> int:
 
 
 def uncover(
-    encoder: Encoder, texts: Sequence[str], *, name: str, score: Callable[[Encoder], DevEvaluation]
+    encoder: Encoder, texts: Sequence[str], *, name: str, score: Score, left_out: str
 ) -> Uncovered:
     """Score an encoder with and without whitening, on the same examples.
 
-    The mean and covariance for whitening are computed from ``texts``, which must not be scored.
+    The mean and covariance for whitening are computed from ``texts``, which must not be scored. If
+    they are too few, ``left_out`` says in the message which texts were left out.
     """
     cached = CachedEncoder(encoder)
     different = list(dict.fromkeys(texts))
@@ -94,23 +110,21 @@ def uncover(
         return Uncovered(
             "unknown",
             f"give more texts: whitening needs {needed:,} texts that are not scored "
-            f"({ROWS_PER_DIMENSION} for each dimension). Found {len(rows):,}, because a third of "
-            f"the records, at most {_SCORED:,}, is scored, and each text counts once",
+            f"({ROWS_PER_DIMENSION} for each dimension). Found {len(rows):,}; {left_out}, and "
+            "each text counts once",
         )
     if not bool((rows != rows[0]).any()):
-        return Uncovered(
-            "unknown",
-            f"replace the encoder: it gives {len(rows):,} different texts the same embedding",
-        )
-    history = DevHistory(name, saved="last")
+        why = f"replace the encoder: it gives {len(rows):,} different texts the same embedding"
+        return Uncovered("unknown", why)
+    history = DevHistory(name, saved="last")  # whitening is judged as if it were a training
     history.add(0, score(cached))
     history.add(1, score(WhitenedEncoder(cached, different)))
     judgement, (raw, whitened) = judge(history), history.scores.values()
     numbers = judgement.numbers["last"]
-    kind: Literal["raw", "disturbed", "trained", "unknown"] = "trained"
+    kind: EncoderKind = "trained"
     if judgement.outcome == "improved":
         kind = "raw" if raw < RAW * whitened else "disturbed"
-    elif whitened < FLOOR:
+    elif max(raw, whitened) < FLOOR:
         kind = "unknown"
     low, high, cosine = numbers["low"], numbers["high"], float(mean_cosine(rows))
     return Uncovered(kind, _MEANINGS[kind], name, raw, whitened, low, high, cosine, len(rows))
@@ -155,9 +169,8 @@ def uncover_records(
             groups=None if groups is None else groups[order[:scored]],
         )
     except InputError:
-        return Uncovered(
-            "unknown", f"add records: only a third is scored; {len(records):,} records are too few"
-        )
+        why = f"add records: only a third is scored; {len(records):,} records are too few"
+        return Uncovered("unknown", why)
     queries = [prompts[0] + text for text in data.queries]
     corpus = [prompts[1] + text for text in data.corpus]
     data = replace(data, queries=queries, corpus=corpus)
@@ -173,17 +186,5 @@ def uncover_records(
         [text for text in others if text not in own],
         name=f"MRR@10 of {len(queries)} queries",
         score=functools.partial(retrieval_evaluation, data=data, prompts=("", "")),
+        left_out=f"a third of the records, at most {_SCORED:,}, is scored",
     )
-
-
-_MEANINGS = {
-    "raw": "whitening more than doubles the score, which is typical of an encoder that was never "
-    "trained on pairs. Compare several objectives (isotrope sweep), because they matter much here.",
-    "disturbed": "whitening alone raises the score, which is typical of a sentence encoder that "
-    "was later trained on something else. Compare every training with whitening: a training that "
-    "gains less than whitening has learnt nothing new.",
-    "trained": "whitening does not help, which is typical of an encoder trained on pairs: data "
-    "and settings matter more than the objective.",
-    "unknown": "the score is too low to show anything, with and without whitening. Give an STS "
-    "file or a retrieval set with `isotrope audit --dev`.",
-}

@@ -270,10 +270,11 @@ def test_the_texts_of_a_dev_file_have_prompts(
     monkeypatch.setattr(encoder.model, "prompts", {"query": "q: "})
     whitening, scored = list[str](), set[str]()
 
-    def noted(_: object, texts: list[str], *, name: str, score: object) -> Uncovered:
+    def noted(_: object, texts: list[str], *, name: str, score: object, left_out: str) -> Uncovered:
         whitening.extend(texts)
         assert callable(score)
         score(encoder)
+        assert "dev file" in left_out
         return Uncovered("unknown", name)
 
     monkeypatch.setattr(run, "uncover", noted)
