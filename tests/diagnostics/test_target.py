@@ -152,6 +152,16 @@ def test_a_model_is_diagnosed_with_the_prompts_that_it_was_saved_with(
     assert found != isotrope.diagnose(encoder, data=pairs).model
 
 
+def test_a_model_is_loaded_once(
+    encoder: Path, pairs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load, loaded = SentenceEncoder.load, list[str]()
+    monkeypatch.setattr(SentenceEncoder, "load", lambda name: loaded.append(name) or load(name))
+    found = isotrope.diagnose(encoder, data=pairs).model
+    assert found["uncovered"]["kind"]
+    assert loaded == [str(encoder)]
+
+
 def test_a_prompt_before_every_text_is_probed(
     encoder: Path,
     tmp_path: Path,

@@ -57,8 +57,8 @@ class DiagnoseSettings(OfObjective):
     )
     objective: str | None = setting(
         None,
-        "Objective whose gradient is measured on the data. Set its settings with "
-        "--objective.SETTING VALUE.",
+        "For a model, the objective whose gradient is measured on the data; for a run, the "
+        "objective to judge the log by. Set its settings with --objective.SETTING VALUE.",
     )
     plugin: list[Path] = plugin()
     as_json: bool = as_json()

@@ -91,7 +91,7 @@ class RunEvidence:
         judgement: Whether training helped; None if the run has no scores.
         losses: One dict for each loss of a training in another trainer. The possible keys are
             ``name``, ``family``, ``temperature``, ``misfit`` and ``negatives``.
-        model: The result of ``model_geometry`` for a model without a run; otherwise empty.
+        model: ``model_geometry`` and ``uncovered`` of a model on given data; otherwise empty.
         notes: Lines on what was examined and what could not be examined.
         resumable: Whether the run has no result.json, so that ``--resume`` continues it.
     """

@@ -40,11 +40,10 @@ from isotrope.diagnostics.probe import (
     read_texts,
     texts_of,
 )
-from isotrope.encoders.loading import load
 from isotrope.encoders.model_folder import is_image
 from isotrope.encoders.names import resolve
 from isotrope.encoders.sentence import SentenceEncoder, check_prompts, saved_prompts
-from isotrope.evaluation.uncover import Uncovered, uncover_records
+from isotrope.evaluation.uncover import uncover_records
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 
@@ -74,7 +73,8 @@ def diagnose(
         data: Texts, pairs or images to embed instead of a run's own data. By default, a text model
             embeds pairs from the docstrings of Python's standard library.
         columns: Columns to read if ``data`` is a table.
-        objective: Objective whose gradient is measured; by default, the objective of the run.
+        objective: For a model, the objective whose gradient is measured on the data. For a run, the
+            objective to judge the log by, in place of the run's own; no gradient is measured again.
         objective_settings: Settings of the objective, if it is given by name.
         plugins: Python files that define objectives. No other plugin of the run is executed.
         progress: Whether to show the reading and embedding on stderr.
@@ -88,30 +88,26 @@ def diagnose(
     elif objective_settings:
         raise InputError("give the objective by its name, or leave out objective_settings")
     name = os.fspath(target)
-    run = RunFolder(name).is_run
-    source = None if data is None else str(data)
-    watched = RunFolder(name).recording()
+    is_run, log = RunFolder(name).is_run, RunFolder(name).recording()
+    log = log if data is None else None  # data are embedded even if the Doctor wrote a log
     if progress:
-        embeds = "" if watched is not None and data is None else ", and embedding some of the data"
+        embeds = ", and embedding some of the data" if log is None else ""
         print(f"reading {name}{embeds}", file=sys.stderr)
-    if watched is not None and data is None:
-        cases = of_recording(watched.path)
+    if log is not None:
+        cases = of_recording(log.path)
         if objective is not None:
             cases = {dataset: replace(x, objective=objective) for dataset, x in cases.items()}
     else:
+        source = None if data is None else str(data)
         with showing(show=progress):
             cases = {
                 dataset: examine(name, source, columns, objective, dataset)
-                for dataset in (datasets_of(Path(name)) if run else []) or [""]
+                for dataset in (datasets_of(Path(name)) if is_run else []) or [""]
             }
     diagnosis = doctor.together({dataset: doctor.diagnose(x) for dataset, x in cases.items()})
-    if run:
-        _keep(diagnosis, RunFolder(name).diagnosis)
-    if not diagnosis.model or data is None:
-        return diagnosis
-    with showing(show=progress):
-        found = _uncovered(name, Path(data), columns)
-    return replace(diagnosis, model={**diagnosis.model, "uncovered": asdict(found)})
+    if is_run:
+        _save(diagnosis, RunFolder(name).diagnosis)
+    return diagnosis
 
 
 def of_recording(folder: Path) -> dict[str, RunEvidence]:
@@ -136,16 +132,7 @@ def of_recording(folder: Path) -> dict[str, RunEvidence]:
     return evidence(anatomy, [loss for loss in records if isinstance(loss, Mapping)])
 
 
-def _uncovered(model: str, data: Path, columns: Sequence[str] | None) -> Uncovered:
-    """Return what whitening the model's embeddings of some data gains."""
-    rows = read_rows(data, columns=columns, views="auto")
-    encoder = SentenceEncoder.load(model)
-    prompts = saved_prompts(encoder.model) if rows.views == "pairs" else ("", "")
-    check_prompts(encoder, *prompts)
-    return uncover_records(encoder, rows.texts, rows.views, prompts=prompts, groups=rows.grouped)
-
-
-def _keep(diagnosis: Diagnosis, path: Path) -> None:
+def _save(diagnosis: Diagnosis, path: Path) -> None:
     """Write the diagnosis to the run's folder; warn if that is impossible."""
     try:
         write_text(path, diagnosis.to_json())
@@ -160,7 +147,7 @@ def examine(
     objective: Objective | None = None,
     dataset: str = "",
 ) -> RunEvidence:
-    """Return the evidence on a run or on a model."""
+    """Return the evidence on a run or on a model. :func:`diagnose` describes the arguments."""
     folder = Path(target)
     if not RunFolder(folder).is_run:
         return _of_model(target, data, columns, objective)
@@ -175,7 +162,7 @@ def examine(
     try:
         with named_by(folder, f"isotrope diagnose {shlex.quote(str(folder))} --data="):
             if case.kind == "images":
-                probe = _crops(folder, data, case.settings, case.details, None)
+                probe = _crops(folder, data, case.settings, case.details)
                 note = f"{probe['count']:.0f} images, two crops of each"
                 return replace(_with_note(case, note), probe=probe)
             return _texts_of_run(case, folder, data, columns, dataset)
@@ -195,16 +182,23 @@ def _of_model(
         notes = (f"{probe['count']:.0f} images of {data}, two crops of each",)
         return RunEvidence(kind="images", objective=objective, probe=probe, notes=notes)
     texts = _docstrings() if data is None else read_texts([data], columns=columns)
-    encoder = load(target)
-    assert isinstance(encoder, SentenceEncoder)
-    if texts.views == "pairs":
-        query, document = saved_prompts(encoder.model)
-        check_prompts(encoder, query, document)
-        records = [(query + anchor, document + positive) for anchor, positive in texts.records]
-        texts = replace(texts, records=records)
+    encoder = SentenceEncoder.load(target)
+    prompts = saved_prompts(encoder.model) if texts.views == "pairs" else ("", "")
+    check_prompts(encoder, *prompts)
+    records = [
+        tuple(prompt + text for prompt, text in zip(prompts, record, strict=False))
+        for record in texts.records
+    ]
+    texts = replace(texts, records=records)
     views, plain = embed_views(encoder, texts, max_length=_TOKENS)
     probe = measure(objective, views) | measure_plain(plain) | {"copies": texts.copies}
-    model = {} if data is None else model_geometry(views)
+    model: dict[str, Any] = {}
+    if data is not None:  # whitening needs all rows, of which ``texts`` are a sample
+        rows = read_rows(data, columns=columns)
+        whitening = uncover_records(
+            encoder, rows.texts, rows.views, prompts=prompts, groups=rows.grouped
+        )
+        model = {**model_geometry(views), "uncovered": asdict(whitening)}
     notes = (_texts_note(texts),)
     return RunEvidence(kind="text", objective=objective, probe=probe, model=model, notes=notes)
 
@@ -231,7 +225,7 @@ def _texts_of_run(
     case: RunEvidence, folder: Path, data: str | None, columns: Sequence[str] | None, dataset: str
 ) -> RunEvidence:
     """Measure the saved encoder and, if the positives are other texts, the initial encoder."""
-    settings = case.settings
+    settings, changed = case.settings, list[str]()
     prompts = (settings.get("query-prompt") or "", settings.get("passage-prompt") or "")
     if data is not None:
         with named_by(USER):
@@ -246,14 +240,15 @@ def _texts_of_run(
             prompts=prompts,
             streaming="streaming" in settings,
         )
+        before = case.details.get("data", {}).get("digests", {})
+        now = digests(files) if before else {}
+        changed = [file for file, digest in now.items() if digest != before.get(file, digest)]
     options: dict[str, Any] = {
         "dropout": settings.get("dropout"),
         "max_length": settings.get("max-length"),
     }
     case = _with_note(case, _texts_note(texts))
-    before = case.details.get("data", {}).get("digests", {}) if data is None else {}
-    now = digests(files) if before else {}
-    if changed := [file for file, digest in now.items() if digest != before.get(file, digest)]:
+    if changed:
         case = _with_note(case, f"changed since the run: {', '.join(changed)}")
     case = replace(case, probe=probe_texts(SentenceEncoder.load(folder), texts, **options))
     began = settings.get("encoder", "scratch")
@@ -271,7 +266,7 @@ def _crops(
     data: str | None,
     settings: Mapping[str, Any],
     details: Mapping[str, Any],
-    objective: Objective | None,
+    objective: Objective | None = None,
 ) -> Row:
     """Measure an encoder of images on crops like those of the training."""
     import numpy as np
@@ -287,13 +282,15 @@ def _crops(
         images = load_images(data or settings["data"], side=size, limit=settings.get("limit"))
     train = images.train.images
     rows = np.linspace(0, len(train) - 1, min(ROWS, len(train))).astype(np.int64)
-    crops = [  # result.json stores tuples as lists
-        Augment(**dict[str, Any]((k, tuple(v) if type(v) is list else v) for k, v in own.items()))
-        for own in details.get("augments") or ()
-    ]
+    crops = [Augment(**_with_tuples(saved)) for saved in details.get("augments") or ()]
     augments = crops or two_views(settings.get("augment") or "simclr", size)
     pictures = torch.from_numpy(train.read(rows))
     return probe_images(encoder, pictures, augments, objective=objective)
+
+
+def _with_tuples(saved: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a dict of result.json with tuples, which JSON stores as lists."""
+    return {key: tuple(value) if type(value) is list else value for key, value in saved.items()}
 
 
 def _texts_note(texts: Texts) -> str:
