@@ -81,7 +81,7 @@ class PictureAudit(Audit):
     def flags(self) -> str:
         """Flags of ``isotrope train-images`` that choose the audited method and objective."""
         # all settings, because the default of a setting there is the method's, not the objective's
-        return f"--method {self.method} {self._words(registry.as_settings(self.objective)[1])}"
+        return f"--method {self.method} {self._flags_of(registry.as_settings(self.objective)[1])}"
 
     @property
     def same_label(self) -> dict[str, float] | None:
@@ -119,7 +119,7 @@ class PictureAudit(Audit):
         count = self.pictures.skipped
         skipped = f"Files skipped because they are not readable pictures: {count:,}." * bool(count)
         return [
-            self._settings(self.flags, withheld=_SCRATCH if self.scratch else _TRAINED),
-            self._pairs("pictures", more=checked or ""),
-            self._rows("pictures", "which", skipped),
+            self._settings_table(self.flags, withheld=_SCRATCH if self.scratch else _TRAINED),
+            self._pairs_table("pictures", note=checked or ""),
+            self._unusual_table("pictures", "which", skipped),
         ]

@@ -23,6 +23,7 @@ from isotrope.diagnostics.audit.settings import Recommendation, Setting
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 
+TextOf = Callable[[int], str]  # the text of a row, by its number
 AUDIT_FILES = ("audit.html", "audit.json", "cleaned.jsonl", "grouped.jsonl", "mined.jsonl")
 """The files that an audit writes to its folder."""
 
@@ -142,12 +143,12 @@ class Audit(ABC):
         names = self.names
         return [names[row] for row in rows.tolist()]
 
-    def _words(self, own: Mapping[str, float | str]) -> str:
+    def _flags_of(self, own: Mapping[str, float | str]) -> str:
         """Return objective, its settings (``own`` and recommended) and batch size as flags."""
-        chosen = {**own, **self.recommended}
-        words = [f"--objective.{key} {_word(value)}" for key, value in chosen.items()]
-        name = registry.as_settings(self.objective)[0]
-        return " ".join([f"--objective {name}", *words, f"--batch-size {self.batch_size}"])
+        flags = [f"--objective {registry.as_settings(self.objective)[0]}"]
+        for key, value in {**own, **self.recommended}.items():
+            flags.append(f"--objective.{key} {value if isinstance(value, str) else f'{value:g}'}")
+        return " ".join([*flags, f"--batch-size {self.batch_size}"])
 
     def _suspected(self) -> Iterator[tuple[list[int], dict[str, float]]]:
         """Yield the likely false negatives: two rows, and their evidence, share and push."""
@@ -160,16 +161,11 @@ class Audit(ABC):
         """Group the rows that are likely false negatives of each other; ignore given groups."""
         return groups_of(self.alike.rows[: self.suspects], len(self.groups))
 
-    def _settings(self, *lines: str, withheld: str = "") -> TitledTable:
-        """Return the table of settings; its note has the recommendations and ``lines``."""
+    def _settings_table(self, *lines: str, withheld: str = "") -> TitledTable:
+        """Return the table of settings; ``withheld`` says why such data get no recommendations."""
         reasons = [f"{r.name} {r.value:g}: {r.reason}." for r in self.recommendations]
-        if all(row.solved is None for row in self.settings):
-            why = "no anchor has a negative in its batch"
-        elif any(row.name == "temperature" for row in self.settings):
-            why = "the gradient dissipation of this objective does not depend on its temperature"
-        else:
-            why = "this objective has no temperature, margin or ratio"
-        note = " ".join(reasons) or f"Nothing to recommend: {withheld or why}."
+        why_none = withheld or self._reason_for_no_recommendation()
+        note = " ".join(reasons) or f"Nothing to recommend: {why_none}."
         rows = [
             (
                 self._marked(row),
@@ -183,76 +179,77 @@ class Audit(ABC):
         headings = ("setting", "GD", "solved", "hardest", "above bound")
         return TitledTable("Settings", "\n".join([note, *lines, _LEGEND]), headings, rows)
 
+    def _reason_for_no_recommendation(self) -> str:
+        if all(row.solved is None for row in self.settings):
+            return "no anchor has a negative in its batch"
+        if any(row.name == "temperature" for row in self.settings):
+            return "the gradient dissipation of this objective does not depend on its temperature"
+        return "this objective has no temperature, margin or ratio"
+
     def _marked(self, row: Setting) -> str:
         """Return the name of a row of settings, with a mark if it is set or recommended."""
         marks = {"set": row.own, "recommended": self.recommended.get(row.name) == row.value}
         words = ", ".join(mark for mark, applies in marks.items() if applies)
         return f"{row.name} {row.value:g}" + f" ({words})" * bool(words)
 
-    def _belonging(self, what: str) -> str:
-        """Return a sentence on the likely false negatives."""
+    def _sentence_on_suspects(self, noun: str) -> str:
+        """Return a sentence on the likely false negatives; ``noun`` is the word for rows."""
         push = float(self.alike.share[: self.suspects].sum())
         if not self.suspects:
             return (
-                f"No likely false negatives: no two {what} seem to belong together (highest "
+                f"No likely false negatives: no two {noun} seem to belong together (highest "
                 f"evidence: {max(self.alike.evidence, default=0.0):.3f}; limit: "
                 f"`--suspect {self.suspect:g}`)."
             )
         if self.suspects == 1:
-            return f"1 pair of {what} seems to belong together. It causes {push:.1%} of all push."
+            return f"1 pair of {noun} seems to belong together. It causes {push:.1%} of all push."
         sizes = np.unique(self._grouped(), return_counts=True)[1]
         return (
-            f"{self.suspects:,} pairs of {what} seem to belong together. They cause {push:.1%} of "
-            f"all push, and form {(sizes > 1).sum():,} groups of up to {sizes.max():,} {what}."
+            f"{self.suspects:,} pairs of {noun} seem to belong together. They cause {push:.1%} of "
+            f"all push, and form {(sizes > 1).sum():,} groups of up to {sizes.max():,} {noun}."
         )
 
-    def _pairs(
-        self, what: str, beside: str = "", of: Callable[[int], str] | None = None, more: str = ""
+    def _pairs_table(
+        self, noun: str, heading: str = "", text_of: TextOf | None = None, note: str = ""
     ) -> TitledTable:
-        """Return the table of likely false negatives; ``of`` gives the text of a row."""
+        """Return the table of likely false negatives; ``heading`` is that of the texts' columns."""
         rows: list[tuple[str | float, ...]] = [
             (
                 "{} and {}".format(*(self.names[row] for row in pair)),
                 known["evidence"],
                 f"{known['share']:.2%}" if known["share"] >= _SMALL else f"< {_SMALL:.2%}",
-                *(() if of is None else map(of, pair)),
+                *(() if text_of is None else map(text_of, pair)),
             )
             for pair, known in itertools.islice(self._suspected(), LISTED)
         ]
-        more += f"\n{_EVIDENCE}" * bool(self.suspects) + of_listed(self.suspects)
-        headings = [what, "evidence", "of all push"]
-        headings += [] if of is None else [beside, f"{beside} of the other"]
-        note = f"{self._belonging(what)}\n{more}".strip()
+        note += f"\n{_EVIDENCE}" * bool(self.suspects) + sentence_on_unlisted(self.suspects)
+        headings = [noun, "evidence", "of all push"]
+        headings += [] if text_of is None else [heading, f"{heading} of the other"]
+        note = f"{self._sentence_on_suspects(noun)}\n{note}".strip()
         return TitledTable("Likely false negatives", note, headings, rows)
 
-    def _rows(
-        self, what: str, names: str, note: str, of: Callable[[int], str] | None = None
+    def _unusual_table(
+        self, noun: str, heading: str, note: str, text_of: TextOf | None = None
     ) -> TitledTable:
-        """Return the table of unusual rows; ``names`` heads their names, ``of`` gives a text."""
+        """Return the table of unusual rows; ``heading`` is that of the column with their names."""
         lines: list[tuple[str | int, ...]] = []
         for kind, meaning in self.meanings.items():
             rows = self.found[kind]
             share, some = f"{len(rows) / len(self.groups):.1%}", self._some(rows)
-            first = [] if of is None else [of(int(rows[0])) if len(rows) else ""]
+            first = [] if text_of is None else [text_of(int(rows[0])) if len(rows) else ""]
             lines.append((kind, len(rows), share, some, meaning, *first))
-        headings = [f"{what} that are", what, "share", names, "meaning"]
-        headings += [] if of is None else ["the first one"]
-        return TitledTable(what.capitalize(), note, headings, lines)
+        headings = [f"{noun} that are", noun, "share", heading, "meaning"]
+        headings += [] if text_of is None else ["the first one"]
+        return TitledTable(noun.capitalize(), note, headings, lines)
 
     def _some(self, rows: NDArray[np.int64]) -> str:
         return ", ".join(map(str, self._named(rows[:6]))) + ", ..." * (len(rows) > 6)
 
 
-def of_listed(count: int) -> str:
+def sentence_on_unlisted(count: int) -> str:
     """Return a sentence on the rows that a table of ``count`` rows leaves out, if it does."""
     more = f" The first {LISTED} are listed, and all are in audit.json (--output)."
     return more if count > LISTED else ""
-
-
-def _word(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _percent(share: float | None) -> str | None:

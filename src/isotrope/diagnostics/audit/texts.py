@@ -28,7 +28,7 @@ from isotrope.core.legible import shortened
 from isotrope.core.table import TitledTable
 from isotrope.data.text.copies import NearCopies
 from isotrope.data.text.repeats import joined_groups
-from isotrope.diagnostics.audit.result import LISTED, Audit, of_listed
+from isotrope.diagnostics.audit.result import LISTED, Audit, sentence_on_unlisted
 from isotrope.diagnostics.audit.rows import PairedRows
 from isotrope.diagnostics.verdicts.forces import FALSE_NEGATIVES
 from isotrope.paradigm import registry
@@ -106,7 +106,7 @@ class TextAudit(Audit):
 
         ``--head none`` is one of them, because the audit measures embeddings without a head.
         """
-        return f"{self._words(self._own())} --head none"
+        return f"{self._flags_of(self._own())} --head none"
 
     @property
     def sentence_transformers(self) -> str:
@@ -155,11 +155,11 @@ class TextAudit(Audit):
         advice = "\n".join(f"- {line}" for line in self.advice())
         return [
             TitledTable("Advice", advice or _NOTHING, (), ()),
-            self._pairs("rows", "texts", self._shown),
-            self._rows("rows", "lines", note.strip(), self._shown),
+            self._pairs_table("rows", "texts", self._shown),
+            self._unusual_table("rows", "lines", note.strip(), self._shown),
             *self._apart(),
             self._uncovered(),
-            self._settings(_OTHERWISE, self.flags, self.sentence_transformers),
+            self._settings_table(_OTHERWISE, self.flags, self.sentence_transformers),
         ]
 
     def _apart(self) -> Iterator[TitledTable]:
@@ -171,7 +171,7 @@ class TextAudit(Audit):
                 (self.names[row], *(shortened(text, _WIDTH) for text in pair))
                 for row, pair in zip(rows, texts, strict=True)
             ]
-            note = of_listed(len(self.found["apart"])).strip()
+            note = sentence_on_unlisted(len(self.found["apart"])).strip()
             headings = ("line", "text", "its positive")[: len(cells[0])]
             yield TitledTable("Rows that are apart", note, headings, cells)
 
