@@ -155,7 +155,7 @@ def evaluate(settings: EvaluateSettings) -> int:
     if card is not None:
         from isotrope.training.card import add_scores
 
-        scores = comparison(result, queries=False) if settings.compare else str(result)
+        scores = comparison(result, brief=True) if settings.compare else str(result)
         data = ", ".join(f"{name} {path.name}" for name, path in settings.data.items())
         add_scores(card.file, results[card.position], data, scores)
         print(f"the scores are written to {card.file}", file=sys.stderr)

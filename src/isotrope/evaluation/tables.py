@@ -31,9 +31,9 @@ def in_percent(name: str, result: Result) -> bool:
 def tables(result: Result) -> str:
     """Return the tables of one model's scores."""
     details, tasks = result.details, result.details.get("tasks", {})
-    dev = {n: s["dev"] for n, s in tasks.items() if "dev" in s and "spearman" in s}
-    sphere = {k: dev["STS-B"][k] for k in ("alignment", "uniformity")} if "STS-B" in dev else {}
-    measures = ", ".join(f"{k} {v:.4f}" for k, v in sphere.items() if v is not None)
+    dev = {name: own["dev"] for name, own in tasks.items() if "dev" in own and "spearman" in own}
+    sphere = {name: dev["STS-B"][name] for name in ("alignment", "uniformity") if "STS-B" in dev}
+    measures = ", ".join(f"{name} {x:.4f}" for name, x in sphere.items() if x is not None)
     mode = f"accuracy in percent ({details.get('mode')} mode)"
     parts = [
         _task_row('Spearman x 100, "all"', tasks, "spearman", details.get("average")),
@@ -65,7 +65,7 @@ def _metrics_of(kind: str, result: Result) -> str:
     items: dict[str, np.ndarray] = {}
     for name, value in result.details[kind].items():
         # the details have settings and counts too; a metric may have the kind before its name
-        metric = next((m for m in (name, f"{kind}_{name}") if m in result.metrics), None)
+        metric = next((own for own in (name, f"{kind}_{name}") if own in result.metrics), None)
         if value is not None and metric is not None:
             values[name] = value
             if metric in result.items:
@@ -118,10 +118,10 @@ def _near_copies(details: Mapping[str, Any]) -> list[str]:
     return [line] if number.copies or number.left_out else []
 
 
-def comparison(result: Result, *, queries: bool = True) -> str:
+def comparison(result: Result, *, brief: bool = False) -> str:
     """Return two tables as text: the models' scores, and the differences from the first model.
 
-    For retrieval, ``queries=True`` adds the queries whose answers moved most in the ranking.
+    ``brief=True`` leaves out the queries whose answers moved most, and how to compare other models.
     """
     details = result.details
     first, *others = details["models"]
@@ -136,11 +136,11 @@ def comparison(result: Result, *, queries: bool = True) -> str:
             for places in details["same_weights"]
         ),
         "",
-        f"{_differences(first, [row for name in others for row in of_models[name]])}",
+        str(_differences(first, [row for name in others for row in of_models[name]])),
         "",
         *(_summed_up(of_models[name], first) for name in others),
     ]
-    if others[1:] and queries:
+    if len(others) > 1 and not brief:
         lines.append(
             "these are the differences from the first model; for those from another one, name it "
             "first; the stored scores are used again"
@@ -152,7 +152,7 @@ def comparison(result: Result, *, queries: bool = True) -> str:
         f"{1 - details['level']:.2f}; variation between training seeds is not included",
         *_near_copies(details),
     ]
-    return "\n".join([*lines, *(_won_and_lost(details) if queries else ())])
+    return "\n".join([*lines, *(() if brief else _won_and_lost(details))])
 
 
 def _side_by_side(of_models: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
@@ -208,14 +208,14 @@ def _won_and_lost(details: Mapping[str, Any]) -> list[str]:
     """Return lines on the queries that each model ranks better or worse than the first."""
     first, *others = details["models"]
     lines = []
-    for name, changes in zip(others, details.get("queries", ()), strict=False):
+    for name, changes in zip(others, details.get("queries", ()), strict=False):  # only in retrieval
         lines += [
             "",
             f"{name} ranks the answers of {changes['better']:,} queries higher than {first}, and "
             f"of {changes['worse']:,} lower; ranks of the answer, by the change of 1/rank:",
         ]
         for query in changes["most"]:
-            old, new = (f"{rank}" if rank else "above 100" for rank in query["rank"])
+            old, new = (str(rank or "above 100") for rank in query["rank"])
             lines.append(f"  {old} to {new}: {shortened(query['query'])}")
             if new != "1":
                 lines.append(f"      now first: {shortened(query['first'])}")
