@@ -39,7 +39,7 @@ class LightningEvents:
         doctor.know(pl_module.named_parameters())
         if trainer.ckpt_path is None and trainer.global_step == 0:
             doctor.forget()
-        logs = trainer.log_dir if trainer.loggers else None  # all processes wait for each other
+        logs = trainer.log_dir if trainer.loggers else None  # all processes have to read log_dir
         folder = None if logs is None else Path(logs) / RECORDING
         doctor.begin(folder, is_first=trainer.is_global_zero)
 
@@ -60,17 +60,20 @@ class LightningEvents:
         """Measure the pairs that the loss compared."""
         readings, self._readings = self._readings, []
         self._losses, name = self._losses + 1, self._name
-        series = f"of loss {self._losses} in each batch"
         if self._losses > 1:  # with manual optimisation; a part without pairs is not judged
             for reading in readings:
                 reading.end()
-            readings = [r for r in readings if r.paired]
+            readings = [reading for reading in readings if reading.paired]
             name = f"loss {self._losses} of {name}"
-        if not readings:
-            return
+        if readings:
+            self._record(trainer, readings, name)
+
+    def _record(self, trainer: Any, readings: list[GraphReading], name: str) -> None:
+        """Measure the pairs of a loss, and give the row to the doctor."""
+        series = f"of loss {self._losses} in each batch"
         anatomy = self.doctor.anatomy.of(series)
-        scale = scale_of(trainer.precision_plugin)
-        divisors = trainer.accumulate_grad_batches, 1 / scale
+        # the trainer may divide the loss by these numbers; half precision multiplies it by a scale
+        divisors = trainer.accumulate_grad_batches, 1 / scale_of(trainer.precision_plugin)
         row = anatomy.see(readings, self.step or 0, divisors=divisors)
         if row is not None:
             anatomy.note(self.step, epoch=float(trainer.current_epoch))
@@ -84,8 +87,7 @@ class LightningEvents:
         gradients = [p.grad for p in pl_module.parameters() if p.grad is not None]
         sharded = any(hasattr(x, "to_local") for x in gradients)  # this process has only a part
         total = None if sharded else math.hypot(*map(local_norm, gradients))
-        rate = highest_rate(optimizer)
-        self.doctor.anatomy.note(gradient_norm=total, learning_rate=rate)
+        self.doctor.anatomy.note(gradient_norm=total, learning_rate=highest_rate(optimizer))
         for logger in trainer.loggers:
             logger.log_metrics(self.doctor.numbers(), step=self.step)
 
