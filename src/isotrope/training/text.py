@@ -190,6 +190,7 @@ def _prepare(settings: TrainSettings, output: Path, limit: TimeLimit | None) -> 
     module = module_of(settings, encoder, objectives, plan)
     if world_size() > 1:
         share_statistics(module)
+    is_compared = settings.encoder != "scratch" and rank() == 0
     return TextTask(
         settings=settings,
         module=module,
@@ -212,8 +213,8 @@ def _prepare(settings: TrainSettings, output: Path, limit: TimeLimit | None) -> 
         ),
         twice=settings.refit and not without_mean(settings),
         batches=batches,
-        watch=watch,
-        general=similarities(encoder) if settings.encoder != "scratch" and rank() == 0 else None,
+        dev_metric=watch,
+        similarities_before=similarities(encoder) if is_compared else None,
         limit=limit,
     )
 

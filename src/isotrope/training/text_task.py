@@ -45,8 +45,8 @@ class TextTask(TrainingTask):
 
     Attributes:
         batches: The records that each step trains on, and the tokenised texts of each data set.
-        watch: Object that computes the dev score; None if no dev score is measured.
-        general: Result of ``changes.similarities`` before training; None if it is not measured.
+        dev_metric: Object that computes the dev score; None if no dev score is measured.
+        similarities_before: Cosines of general sentences before training; None if not measured.
         limit: Plan of a run with ``--minutes``; otherwise None.
     """
 
@@ -57,8 +57,8 @@ class TextTask(TrainingTask):
     settings: TrainSettings
     module: TextModule
     batches: DatasetMixture | StreamedBatches
-    watch: DevMetric | None
-    general: NDArray[np.float64] | None
+    dev_metric: DevMetric | None
+    similarities_before: NDArray[np.float64] | None
     limit: TimeLimit | None = None
 
     @property
@@ -108,9 +108,9 @@ class TextTask(TrainingTask):
             say(f"streaming {settings.streaming:,} records at a time; the first records are:")
         for name, store in stores.items():
             self._introduce_data(name, store.report, say)
-        if self.watch is not None and self.watch.trained_on:
+        if self.dev_metric is not None and self.dev_metric.trained_on:
             known = all(store.answers() for store in stores.values())
-            warn(seen_in_training(self.watch, settings, known=known))
+            warn(seen_in_training(self.dev_metric, settings, known=known))
         rates = sorted({getattr(module, name) for module, name in dropouts(self.module.encoder)})
         say(self._line_on_steps(rates))
         if lora := lora_facts(self.module.encoder):
@@ -148,8 +148,8 @@ class TextTask(TrainingTask):
     def _held_out(self, name: str, report: StoreReport) -> str:
         """Return how many records of a data set are held out, and how they are scored."""
         line = f"{report.held_out:,} held out"
-        if self.watch is not None and self.watch.records and not name:
-            queries = len(self.watch.queries)
+        if self.dev_metric is not None and self.dev_metric.records and not name:
+            queries = len(self.dev_metric.queries)
             if queries not in (0, report.held_out):  # equal texts are one query
                 line += f", {queries:,} queries for the score"
         if report.held_out and self.settings.groups:
@@ -205,14 +205,12 @@ class TextTask(TrainingTask):
         if best_step is None:
             dev.save(self.module.steps)
         elif best_step == 0:
-            card = self._card(max(dev.scores), None)
-            self.module.encoder.save(folder.rejected, card=card)
+            self.module.encoder.save(folder.rejected, card=self._card(max(dev.scores), None))
         result = self.result()
         if best_step is not None:  # the judgement is known only after the last step
             judgement = Judgement.read(result.details["judgement"])
             ensure_not_replaced(self.output)
-            card = self._card(best_step, judgement)
-            write_text(folder.model / "README.md", card)
+            write_text(folder.model / "README.md", self._card(best_step, judgement))
         return result
 
     def details(self) -> dict[str, Any]:
@@ -221,19 +219,18 @@ class TextTask(TrainingTask):
         dev, best_step = self.dev, self.dev.best_step
         saved = dev.log.timer.steps if best_step is None else best_step
         time, longer = self._time(), ""
+        dev_data = {"name": dev.history.name, "kind": settings.dev, "data": dev.data}
         if self.limit is not None and time and time["enough"]:
             longer = self.limit.advice(dev.log.timer.steps, self.most, time["enough"])
         return {
             "lora": lora_facts(module.encoder),
             "matryoshka": list(module.prefixes),
             "model": {"fingerprint": dev.weights.get(saved), "start": dev.weights.get(0)},
-            "kept": changes.kept(self.general, module.encoder, dev.history),
-            "queries": changes.changed_queries(self.watch, dev.history),
+            "kept": changes.kept(self.similarities_before, module.encoder, dev.history),
+            "queries": changes.changed_queries(self.dev_metric, dev.history),
             "next": changes.next_step(report, module.encoder, dev.history, settings, longer),
             "time": time,
-            "dev": None
-            if best_step is None
-            else {"name": dev.history.name, "kind": settings.dev, "data": dev.data},
+            "dev": None if best_step is None else dev_data,
             "data": {
                 "files": list(settings.files),
                 "digests": digests(chain.from_iterable(settings.datasets.values())),
@@ -243,7 +240,7 @@ class TextTask(TrainingTask):
                 "empty_skipped": report.empty_skipped,
                 "truncated_share": report.truncated_share,
                 "holdout": report.held_out,
-                "holdout_trained_on": None if self.watch is None else self.watch.trained_on,
+                "holdout_trained_on": self.dev_metric and self.dev_metric.trained_on,
                 "views": report.views,
                 **self._datasets(),
             },
@@ -252,7 +249,8 @@ class TextTask(TrainingTask):
     def _time(self) -> dict[str, Any] | None:
         """Return how long a run with ``--minutes`` took; None for other runs."""
         limit, timer = self.limit, self.dev.log.timer
-        most = timer.steps if timer.steps < self.module.steps else self.most  # early stopping
+        # a run that ended early does not lack time, so its last step counts as the largest possible
+        most = timer.steps if timer.steps < self.module.steps else self.most
         return limit.spent(timer.steps, most, timer.seconds, timer.rested) if limit else None
 
     def _datasets(self) -> dict[str, dict[str, dict[str, Any]]]:
@@ -273,12 +271,11 @@ class TextTask(TrainingTask):
     @property
     def parameters(self) -> dict[str, object]:
         """A dict of hyperparameters; with several data sets, keys have the form DATASET.NAME."""
-        objectives = self.module.objectives
         if self.settings.loss is not None:
             return dict(self.settings.loss_settings)
         return {
             f"{name}.{key}" if name else key: value
-            for name, objective in objectives.items()
+            for name, objective in self.module.objectives.items()
             for key, value in objective.hyperparameters().items()
         }
 
@@ -290,9 +287,8 @@ class TextTask(TrainingTask):
 
 def columns_of(stores: Mapping[str, TokenStore]) -> tuple[str, ...]:
     """Return the columns of metrics.csv, with a loss for each of several data sets."""
-    losses = [loss_column(name) for name in stores if name]
     shared = [column for column in columns("text") if column != TextTask.rate_column]
-    return (*shared, *losses, TextTask.rate_column)
+    return (*shared, *(loss_column(name) for name in stores if name), TextTask.rate_column)
 
 
 def _unit(report: StoreReport) -> str:
