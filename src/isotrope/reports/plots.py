@@ -5,11 +5,13 @@ readers can distinguish them. Text and axes are grey.
 """
 
 import io
+import warnings
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -19,6 +21,9 @@ from numpy.typing import NDArray
 
 from isotrope.reports.quantities import Line, Quantity, has_no_common_unit, runs_of
 from isotrope.reports.runs import Run
+
+if TYPE_CHECKING:
+    import optuna
 
 INK = "#7d838c"
 # the palette of Okabe and Ito without yellow; sky blue and orange are darker, to be seen on white
@@ -105,6 +110,20 @@ def written(figure: Figure) -> Picture:
     figure.savefig(svg, format="svg", metadata=nothing, dpi=200)
     figure.savefig(png, format="png", metadata={"Software": None}, dpi=200)
     return Picture(svg.getvalue(), png.getvalue())
+
+
+def slices(study: "optuna.Study", score: str) -> bytes:
+    """Return an SVG, drawn by Optuna: the scores of a study, in one panel for each setting."""
+    import matplotlib.pyplot as plt
+    from optuna.visualization.matplotlib import plot_slice
+
+    with mpl.rc_context(settings(score)), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it is experimental, or that a setting has one value
+        plot_slice(study, target_name=score)
+        try:
+            return written(plt.gcf()).svg
+        finally:
+            plt.close()
 
 
 def styles(count: int) -> list[Style]:

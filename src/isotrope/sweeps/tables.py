@@ -2,19 +2,15 @@
 
 import math
 import shlex
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
-
-import matplotlib as mpl
-import optuna
 
 from isotrope.core.files import write_all
 from isotrope.core.legible import csv_text
 from isotrope.core.result import Result, provenance
 from isotrope.core.run_folder import RunFolder
-from isotrope.reports.plots import settings, written
+from isotrope.reports.plots import slices
 from isotrope.sweeps.spec import RUNS, TABLES, Sweep
 from isotrope.sweeps.study import SweepStudy
 from isotrope.sweeps.trials import Trial, best_of, compare, ranked
@@ -140,20 +136,6 @@ def as_result(spec: Sweep, trials: Sequence[Trial]) -> Result:
         },
         provenance=provenance(seed=spec.chosen.draws),
     )
-
-
-def slices(study: optuna.Study, score: str) -> bytes:
-    """Return an SVG, drawn by Optuna: the scores of a study, in one panel for each setting."""
-    import matplotlib.pyplot as plt
-    from optuna.visualization.matplotlib import plot_slice
-
-    with mpl.rc_context(settings(score)), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it is experimental, or that a setting has one value
-        plot_slice(study, target_name=score)
-        try:
-            return written(plt.gcf()).svg
-        finally:
-            plt.close()
 
 
 def write(spec: Sweep, trials: Sequence[Trial]) -> list[Path]:
