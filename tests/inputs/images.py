@@ -85,10 +85,6 @@ ARRAYS: dict[str, tuple[dict[str, Any], str]] = {
         {"images": X, "labels": np.array([0, 1, 2, 9]), "class_names": np.array(["a", "b"])},
         "labels in the file go from 0 to 9",
     ),
-    "negative labels": (
-        {"images": X, "labels": np.array([-1, 0, 1, 1]), "class_names": np.array(["a", "b"])},
-        "go from -1 to 1",
-    ),
     "a label without a name": (
         {"images": X, "labels": np.array(list("abcd")), "class_names": np.array(["a", "b"])},
         "to the array class_names, because a picture has this label",
@@ -238,12 +234,12 @@ def _tables() -> Iterator[Case]:
 
         return made
 
-    yield Case("hugging face/broken info", bad("dataset_info.json", "{"), "not valid JSON")
+    yield Case("hugging face/broken info", bad("dataset_info.json", "{"), "has only .json")
     yield Case("hugging face/broken dict", bad("dataset_dict.json", "{"), "not valid JSON")
     yield Case(
         "hugging face/no state",
         bad("dataset_info.json", "{}"),
-        "save the dataset again; isotrope cannot read this folder",
+        "has only .json",
     )
     yield Case(
         "hugging face/splits above it",
@@ -299,9 +295,7 @@ def _tables() -> Iterator[Case]:
     yield Case("hugging face/pictures of numbers", numbers, "the bytes of picture files")
     yield Case("hugging face/pictures of words", no_pictures, "none of 3 files can be read")
     yield Case("hugging face/pictures elsewhere", elsewhere, "none of 3 files can be read")
-    yield Case(
-        "hugging face/labels of lists", labels, "each must be a number or the name of a class"
-    )
+    yield Case("hugging face/labels of lists", labels, "all must be numbers, or all names")
     yield Case(
         "hugging face/a card with an address",
         card,
@@ -381,7 +375,7 @@ def _folders() -> Iterator[Case]:
     from PIL import Image
 
     Image.fromarray(ramp(64, 64)).save(cut, "PNG")
-    yield Case("pictures/none", of(), "no pictures")
+    yield Case("pictures/none", of(), "has no files")
     yield Case(
         "pictures/other files",
         of(("a.txt", "x"), ("b.svg", "x")),
@@ -405,17 +399,17 @@ def _folders() -> Iterator[Case]:
     )
     eps = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n(touch opened) system\n"
     yield Case("pictures/PostScript", of(("a.png", eps), ("b.png", eps)), many)
-    yield Case("pictures/an empty training part", of(("train/x.txt", "x")), "no pictures")
+    yield Case("pictures/an empty training part", of(("train/x.txt", "x")), "has only .txt")
     yield Case("pictures/links to themselves", linked, "")
     yield Case("pictures/pipes", piped, many)
     yield Case("pictures/devices", devices, many)
-    yield Case("pictures/folder called as a picture", folder_called_picture, "no pictures")
+    yield Case("pictures/folder called as a picture", folder_called_picture, "has no files")
     yield Case("pictures/beside folders", beside, "2 subfolder(s) with pictures")
     yield Case("pictures/held out without labels", unlabelled, "without labels")
     yield Case("pictures/output inside them", inside, "choose an output folder outside the data")
     yield Case("pictures/sides of 2 pixels", sized(2), "--image-size")
     yield Case("pictures/sides of a million", sized(1_000_000), "")
-    yield Case("pictures/one class of many", classes("c0\n"), "a list of 1 classes")
+    yield Case("pictures/one class of many", classes("c0\n"), "name at least 2")
     yield Case(
         "pictures/unknown classes",
         classes("c0\nc9\n"),

@@ -26,7 +26,7 @@ def _resumed() -> Iterator[Case]:
         "settings that are no YAML": ({"config.yaml": "a: [1"}, "is not YAML"),
         "settings of another run": (
             {"config.yaml": "files: [x.txt]\noutput: run\nseed: 3\n"},
-            "cannot resume run: its --",
+            "--seed was 3",
         ),
         "unknown settings": (
             {"config.yaml": "files: [x.txt]\noutput: run\nspeed: 3\n"},
@@ -107,7 +107,7 @@ def _outputs() -> Iterator[Case]:
         (room / "loop").symlink_to("loop")
 
     places: list[tuple[str, str, Prepare, str]] = [
-        ("a file", "file", file, "output file is a file"),
+        ("a file", "file", file, "file is a file"),
         ("below a file", "file/run", file, "file"),
         ("a full folder", "full", full, "has files, but no run"),
         ("a link to itself", "loop", loop, "loop"),

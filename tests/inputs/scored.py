@@ -10,7 +10,7 @@ from tests.inputs.text import content, train
 
 # of one STS file, for `evaluate --sts` and for `train --dev`
 STS: list[tuple[str, bytes | str, str]] = [
-    ("fields.tsv", "3\tone\n", "this line is no scored pair"),
+    ("fields.tsv", "3\tone\n", "no record"),
     ("score.tsv", "three\ta\tb\n", "this line is no scored pair"),
     ("nan.tsv", "nan\ta\tb\n1\tc\td\n", "this line is no scored pair"),
     ("inf.tsv", "1e999\ta\tb\n1\tc\td\n", "this line is no scored pair"),
@@ -42,8 +42,8 @@ STS: list[tuple[str, bytes | str, str]] = [
 ]
 
 RETRIEVAL: dict[str, tuple[dict[str, bytes | str], str]] = {
-    "no corpus": ({"queries.jsonl": '{"_id": "q", "text": "a"}\n'}, "corpus.jsonl: check the path"),
-    "no queries": ({"corpus.jsonl": '{"_id": "d", "text": "a"}\n'}, "queries.jsonl: check"),
+    "no corpus": ({"queries.jsonl": '{"_id": "q", "text": "a"}\n'}, "corpus.jsonl: add this file"),
+    "no queries": ({"corpus.jsonl": '{"_id": "d", "text": "a"}\n'}, "queries.jsonl: add this file"),
     "no judgements": ({"qrels.tsv": ""}, "is empty"),
     "unknown query": ({"qrels.tsv": "x\td\t1\n"}, "add the query 'x' to queries.jsonl"),
     "unknown document": ({"qrels.tsv": "q\tx\t1\n"}, "add the document 'x' to corpus.jsonl"),
@@ -149,7 +149,7 @@ def _retrieval() -> Iterator[Case]:
 
     yield Case("dev/a retrieval folder without texts", watched)
     yield Case("retrieval/single texts", texts, "give pairs of a query and a document")
-    yield Case("retrieval/a pipe", piped, "regular file first; this is a pipe")
+    yield Case("retrieval/a pipe", piped, "queries.jsonl")
 
 
 def _folders() -> Iterator[Case]:
@@ -177,7 +177,7 @@ def _folders() -> Iterator[Case]:
         "labels/two trains": (
             "--labels",
             [("train.tsv", "a\tb\n"), ("train.csv", "label,text\n"), ("test.tsv", "a\tb\n")],
-            "into this folder; found: t",
+            "found: train.tsv",
         ),
     }
     for name, (flag, files, says) in folders.items():
@@ -210,7 +210,7 @@ def _folders() -> Iterator[Case]:
         "an empty text": (
             "mr/all.tsv",
             "0\t \n",
-            "download this file again; a text in this line is empty",
+            "download this file again",
         ),
     }
     for name, (file, data, says) in wrong.items():

@@ -59,7 +59,7 @@ FILES: list[tuple[str, bytes | str, list[object], str]] = [
         "rename a column; two are called 'positive'",
     ),
     ("header.tsv", "anchor\tpositive\n", ["--columns", "anchor,positive"], "holds no text"),
-    ("bomb.jsonl", '{"text": "' + "x" * 2_000_000 + '"}\n', [], "longer than 1,000,000"),
+    ("bomb.jsonl", '{"text": "' + "x" * 2_000_000 + '"}\n', [], "more than 1,000,000"),
     ("number.jsonl", '{"text": ' + "9" * 5000 + "}\n", [], "line 1"),
     ("nan.jsonl", '{"text": NaN}\n', [], "holds no text"),
     ("bool.jsonl", '{"anchor": true, "positive": "x"}\n', [], "holds True (bool)"),
