@@ -215,8 +215,13 @@ def with_limit(printed: str, name: str) -> str:
     source = textwrap.fill(
         f"source: {threshold.source}", 96, initial_indent="   ", subsequent_indent="   "
     )
-    evidence = re.compile(rf"{threshold.label}: ([-\d.]+).* \(a fault if .*\)")
-    printed = evidence.sub(lambda found: str(compared(name, float(found[1]))), printed)
+    evidence = re.compile(
+        rf"{threshold.label}: ([-\d.]+).*?( among \d+ negatives)? \(a fault if .*\)"
+    )
+    printed = evidence.sub(
+        lambda found: str(compared(name, float(found[1]))).replace(" (", f"{found[2] or ''} ("),
+        printed,
+    )
     return re.sub(r"   source: .*?(?=\n   change: )", lambda _: source, printed, flags=re.DOTALL)
 
 

@@ -802,3 +802,14 @@ def test_a_loss_of_one_process_is_not_split_between_several(tmp_path: Path) -> N
     settings.check_used(processes=1)
     with pytest.raises(NotUsed, match="start one process"):
         settings.check_used(processes=2)
+
+
+def test_what_texts_can_teach_is_not_said_without_dropout_or_a_whole_batch(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "texts.txt"
+    path.write_text("".join(f"{b}, and some more words\n" for _, b in pairs(110)))
+    chosen(path, tmp_path / "run", dropout=0.0)
+    path.write_text("".join(f"{b}, and some more words\n" for _, b in pairs(50)))
+    chosen(path, tmp_path / "run")
+    assert "can teach" not in capsys.readouterr().err

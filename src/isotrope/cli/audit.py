@@ -110,7 +110,7 @@ def _is_images(data: str) -> bool:
     if path.is_dir():
         from isotrope.data.images.folder import below
 
-        texts = (".txt", ".tsv", ".csv", ".jsonl")
+        texts = (".txt", ".tsv", ".csv", ".jsonl", ".json")
         return any(below(path)) or not any(plain_suffix(f) in texts for f in path.rglob("*"))
     return path.suffix == ".npz" or (data == "digits" and not path.is_file())
 

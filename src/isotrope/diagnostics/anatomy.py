@@ -1,11 +1,10 @@
 """The log of :class:`isotrope.Doctor`: one row for each measured batch, and the log's folder."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from copy import copy
 from dataclasses import asdict, replace
-from functools import partial
 from itertools import combinations
 from math import isfinite, prod
 from pathlib import Path
@@ -28,7 +27,7 @@ from isotrope.diagnostics.seen import measure_compared, measure_known
 from isotrope.diagnostics.seen_labels import measure_margin, measure_scored
 from isotrope.paradigm import registry
 from isotrope.paradigm.compared import Compared, SoftmaxEvidence, joined
-from isotrope.paradigm.graph_reading import GraphReading, ask_optimizer
+from isotrope.paradigm.graph_reading import GraphReading
 from isotrope.paradigm.objective import Objective
 
 COLUMNS = (*columns("doctor"), "series")
@@ -108,7 +107,6 @@ class Anatomy:
         self._most, self._taught = 0, False  # rows of the largest batch; whether by a teacher
         self._evidence, self._pool = SoftmaxEvidence(), list[Tensor]()
         self._own: list[tuple[Row, set[str]]] = []  # rows with supposed positives, their columns
-        self._asked: Callable[[], None] | None = None  # ends a hook of the optimizer
         self._weights = dict[int, tuple[float, int]]()  # first norms and versions of parameters
         self._texts, self._epoch = set[int](), 0  # texts so far; the step at which they came again
         self.places: tuple[tuple[int, int], ...] = ()
@@ -208,8 +206,8 @@ class Anatomy:
         rows = max((r.rows for r in some), default=self._most if any(losses) else 0)
         # GradScaler skips a step whose gradient exceeds the range of half precision
         tables = [t for r in some for t in r.compared]
-        # the pairs and the loss are logged with the sign that the optimizer minimises
-        sign = -1 if any(r.is_negated for r in every) != self.settings.get("maximize", False) else 1
+        # the pairs and the loss are logged with the sign that backward() was called with
+        sign = -1 if any(r.is_negated for r in every) else 1
         tables = [replace(t, gradient=sign * t.gradient) for t in tables]
         beyond = any(t.is_rounded and not t.gradient.isfinite().all() for t in tables)
         if not every or 2 * rows < self._most or (beyond and all(map(isfinite, losses))):
@@ -274,17 +272,6 @@ class Anatomy:
             named = [self.names.get(k, f"one of shape {shape}") for k, shape in still.items()]
             self.settings["unchanged"] = sorted(named) if self.settings["moved"] else []
         self._weights = new | first
-        if self._asked and "maximize" in self.settings:
-            self._asked()
-        elif own and not self._asked:
-            self._asked = ask_optimizer(set(own), partial(self._minimise, len(self.rows)))
-
-    def _minimise(self, rows: int, maximize: bool) -> None:
-        """Store whether the optimizer maximises; then negate the losses from row ``rows`` on."""
-        if "maximize" not in self.settings:
-            self.settings["maximize"] = maximize
-            for row in self.rows[rows:] if maximize else ():
-                row["loss"] = None if row["loss"] is None else -row["loss"]
 
     def seen_again(self, texts: list[Tensor], step: int) -> None:
         """Log the epoch of a step. It ends when rows of two columns (as numbers) occur again."""

@@ -23,7 +23,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 
 from isotrope.core.autograd import MARK
 from isotrope.paradigm import softmax_targets
@@ -222,14 +221,3 @@ class GraphReading:
         for handle in self._handles:
             handle.remove()
         self._handles = []
-
-
-def ask_optimizer(weights: set[int], answer: Callable[[bool], object]) -> Callable[[], None]:
-    """Answer at each step whether the optimizer of ``weights`` (ids) maximises; return the end."""
-
-    def ask(optimizer: Optimizer, *_: object) -> None:
-        for group in optimizer.param_groups:
-            if not weights.isdisjoint(map(id, group["params"])):
-                answer(bool(group.get("maximize")))
-
-    return register_optimizer_step_pre_hook(ask).remove

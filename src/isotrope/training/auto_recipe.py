@@ -155,7 +155,8 @@ def _explained(facts: Facts, made: Sequence[Choice], settings: TrainSettings) ->
     yield f"{chose} for {first}{facts.records:,} {different}{kind}{linked}:"
     if start.labels:
         yield f"  {LABELS}: the pairs have only {start.labels:,} different first texts"
-    if start.answers and not {"learning_rate", "epochs"} & settings.model_fields_set:
+    chosen = {choice.name: choice.value for choice in made}
+    if start.answers and chosen.get("learning_rate", 0) > 1e-4 and chosen.get("epochs", 0) > 3:
         yield f"  {ANSWERS.format(start.answers)}"
     if start.chance:
         yield f"  {CHANCE[facts.kind]}"
@@ -317,6 +318,7 @@ def _watched(facts: Facts, settings: TrainSettings, steps: int) -> list[Choice]:
     prefer = prefer if chosen else settings.prefer
     why = f"the original model is saved if the trained one is {_REJECTED[prefer]}"
     why += ", because so few steps change little," * (chosen and prefer == "best")
+    why += ", because the texts can teach it little" * (little and facts.start.loss is not None)
     if facts.columns > 1 and facts.split.share and settings.dev in (None, "auto"):
         share = (
             "share no text with the others" if facts.split.apart else "may share a text with others"

@@ -185,16 +185,21 @@ def _pair_facts(
 def _loss_of_texts(
     texts: Sequence[str], encoder: SentenceEncoder, settings: TrainSettings, until: float
 ) -> float | None:
-    """Return the mean InfoNCE of batches of single texts, embedded with two dropout masks."""
+    """Return the mean InfoNCE of batches of single texts, embedded with two dropout masks.
+
+    Returns None if there is less than a batch, or no dropout.
+    """
     objective = registry.build("infonce", {"temperature": TEMPERATURE})
     some = [texts[i] for i in np.random.default_rng(0).permutation(len(texts))[:_EMBEDDED]]
     rows, _ = encoder.tokenize(some, min(128, limit_of(settings, encoder)))
     losses: list[float] = []
-    for first in range(0, max(1, len(rows) - BATCH + 1), BATCH):
-        part = rows[first : first + BATCH]
-        if len(part) > 1 and not (losses and time.monotonic() >= until):
-            views = encoder.with_dropout(part, settings.seed, BATCH)
-            losses.append(float(objective(*views)) * math.log(BATCH) / math.log(len(part)))
+    for first in range(0, len(rows) - BATCH + 1, BATCH):
+        if losses and time.monotonic() >= until:
+            break
+        a, b = encoder.with_dropout(rows[first : first + BATCH], settings.seed, BATCH)
+        if torch.equal(a, b):
+            return None
+        losses.append(float(objective(a, b)))
     return float(np.mean(losses)) if losses else None
 
 

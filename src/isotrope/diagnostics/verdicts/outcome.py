@@ -260,7 +260,8 @@ def nothing_learnt(case: RunEvidence) -> Found | None:
     # an offset of the labels or noise in them also leaves much unexplained
     late = case.series("label_gap")[-len(case.rows) // 2 :] or [0.0]
     follows = math.sqrt(len(late)) * statistics.fmean(late) > _CLEAR * statistics.pstdev(late)
-    if crosses("unexplained", left) and not (changed and follows):
+    outside = (case.end("loss") or 0.0) > left  # labels from -1 to 1 have a variance of at most 1
+    if crosses("unexplained", left) and (outside or not (changed and follows)):
         return Found(
             (compared("unexplained", left), *further_evidence(case, "loss")),
             "At the end, the cosines predict the labels hardly better than the mean label would: "
