@@ -121,7 +121,7 @@ def test_models_side_by_side(run, models, files, tmp_path) -> None:
     assert set(same) == {"noise"}
     assert "5,000 resamples, seed 0" in second
     columns = 1 + 4  # the file, retrieval without recall@100 of fewer documents
-    assert f"for {2 * columns} comparisons" in second
+    assert f"for the {columns} scores of a model" in second
     with (tmp_path / "table.csv").open() as handle:
         table = list(csv.DictReader(handle))
     assert len(table) == 3 * columns
@@ -403,7 +403,7 @@ def test_runs_on_images(run, models, files, tmp_path) -> None:
     assert json.loads(again.out)["knn"]["test"] == 40
     both = run("evaluate", "--compare", *runs, "--knn", "--csv", tmp_path / "table.csv")
     assert both.code == 0, both.err
-    assert "for 2 comparisons" in both.out
+    assert "for the 2 scores of a model" in both.out
     moved = run("evaluate", runs[1], "--knn", "--labels", data)
     assert moved.code == 0, moved.err
     for arguments, message in (

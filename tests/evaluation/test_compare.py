@@ -109,7 +109,7 @@ def test_a_clear_difference_and_no_difference() -> None:
     result = compare_results([scored("a", 1), scored("a again", 1), scored("b", 4)], resamples=400)
     columns = result.details["columns"]
     assert list(columns) == ["STS12", "STS13", "average", "MR", "knn_top1"]
-    assert result.details["comparisons"] == 10
+    assert result.details["comparisons"] == 5
     for column in columns.values():
         same, other = column["differences"]
         assert (same["value"], same["low"], same["high"]) == (0, 0, 0)
@@ -221,14 +221,28 @@ def test_the_seed_decides_and_columns_do_not_disturb_each_other() -> None:
 
 
 def test_many_comparisons_can_still_find_something() -> None:
-    """With 5,000 resamples the least p-value of 130 comparisons would be 0.052."""
-    result = compare_results(
-        [scored("a", 1, size=50), *(scored("b", 40, size=50) for _ in range(26))]
-    )
+    """With 5,000 resamples the least p-value of 130 scores would be 0.052."""
+    models = [scored("a", 1, size=50), scored("b", 40, size=50)]
+    for model in models:
+        extra = {f"score {i}": model.items["MR"] for i in range(125)}
+        model.items.update(extra)
+        model.metrics.update({name: right.mean() for name, right in extra.items()})
+    result = compare_results(models)
     assert result.details["comparisons"] == 130
     assert result.details["resamples"] == 13_000
     for column in result.details["columns"].values():
         assert {cell["verdict"] for cell in column["differences"]} == {"lower"}
+
+
+def test_other_models_do_not_change_the_verdict_on_two() -> None:
+    """A correction for all models would make the difference in MR noise beside twenty others."""
+    pair = [scored("a", 3), scored("b", 2.83)]
+    others = [scored("c", 3, seed=seed) for seed in range(2, 22)]
+    alone, beside = (compare_results(models) for models in (pair, [*pair, *others]))
+    for name, column in alone.details["columns"].items():
+        (own,) = column["differences"]
+        assert beside.details["columns"][name]["differences"][0] == pytest.approx(own)
+    assert alone.details["columns"]["MR"]["differences"][0]["verdict"] == "higher"
 
 
 def test_the_tasks_of_transfer_alone() -> None:

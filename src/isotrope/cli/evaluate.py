@@ -62,7 +62,8 @@ data of train-images. Without --labels, a run on images is scored on the data of
 
 --compare shows the models side by side. For every score, a paired bootstrap over the scored items
 tests whether a model differs from the first model by more than noise; the p-values are corrected
-for the number of comparisons. Noise is the variation between test sets, not between training seeds.
+for the number of scores (Holm's method), for each model on its own: other models in the table do
+not change them. Noise is the variation between test sets, not between training seeds.
 
 --dimensions and --precision show how far the score falls with smaller vectors. The table compares
 every combination of both with the full vectors, and has the size of one vector in bytes. int8

@@ -7,7 +7,8 @@ choice of examples, but not of the training seed. They are slightly too narrow i
 sentence, because each pair is drawn independently.
 
 The p-value of a difference is two-sided: twice the share of resamples in which the difference has
-the opposite sign. Holm's method corrects the p-values for the number of comparisons in a table.
+the opposite sign. Holm's method corrects the p-values of each model for the number of its scores.
+The verdict on two models therefore does not depend on the other models of a table.
 """
 
 import os
@@ -42,7 +43,8 @@ def compare(models: Sequence[str | os.PathLike[str] | Encoder | Result], **optio
     """Score models on the same data, and find which differ from the first model beyond noise.
 
     Every score is compared by a paired bootstrap over the scored examples. The p-values are
-    corrected for the number of comparisons, but do not include the effect of the training seed.
+    corrected for the number of scores, for each model on its own. They do not include the effect of
+    the training seed.
 
     Args:
         models: Two or more models: names, folders, outcomes of ``isotrope.fit`` or encoders. Or
@@ -85,12 +87,12 @@ def compare_results(
     for name, column in columns.items():
         column["metric"] = _metric(name, results[0])
         column["percent"] = in_percent(name, results[0])
-    differences = [cell for column in columns.values() for cell in column["differences"]]
-    p_values = bootstrap.holm([cell["p"] for cell in differences])
-    for cell, p in zip(differences, p_values, strict=True):
-        cell["p"] = p
-        above = cell["low"] + cell["high"] > 0  # the rounded scores may be equal
-        cell["verdict"] = "noise" if p > 1 - bootstrap.LEVEL else "higher" if above else "lower"
+    for differences in zip(*(column["differences"] for column in columns.values()), strict=True):
+        p_values = bootstrap.holm([cell["p"] for cell in differences])
+        for cell, p in zip(differences, p_values, strict=True):
+            cell["p"] = p
+            above = cell["low"] + cell["high"] > 0  # the rounded scores may be equal
+            cell["verdict"] = "noise" if p > 1 - bootstrap.LEVEL else "higher" if above else "lower"
     return Scores(
         kind="comparison",
         name=results[0].name,
@@ -104,7 +106,7 @@ def compare_results(
             "level": bootstrap.LEVEL,
             "resamples": resamples,
             "seed": seed,
-            "comparisons": len(differences),
+            "comparisons": len(columns),
             "columns": columns,
             "data": results[0].details.get("data"),
             "near_copies": results[0].details.get("near_copies"),
@@ -163,10 +165,10 @@ def _draws(results: Sequence[Result], resamples: int, seed: int) -> dict[str, _R
 def _enough(results: Sequence[Result]) -> int:
     """Return a number of resamples with which Holm's method can find differences.
 
-    With m comparisons and B resamples, no corrected p-value is below 2 m/(B + 1).
+    With m scores of a model and B resamples, no corrected p-value is below 2 m/(B + 1).
     """
     columns = len(_statistics(results)) + sum(name in results[0].metrics for name in AVERAGES)
-    return max(bootstrap.RESAMPLES, 100 * columns * (len(results) - 1))
+    return max(bootstrap.RESAMPLES, 100 * columns)
 
 
 def _statistics(results: Sequence[Result]) -> dict[str, tuple[np.ndarray, _Statistic]]:

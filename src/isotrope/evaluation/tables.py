@@ -148,8 +148,9 @@ def comparison(result: Result, *, brief: bool = False) -> str:
     lines += [
         f"from, to: {details['level']:.0%} interval of the difference, by a paired bootstrap over "
         f"the scored items ({details['resamples']:,} resamples, seed {details['seed']})",
-        f"p: corrected by Holm's method for {details['comparisons']} comparisons; noise: p above "
-        f"{1 - details['level']:.2f}; variation between training seeds is not included",
+        f"p: corrected by Holm's method for the {details['comparisons']} scores of a model, so "
+        f"other models do not change it; noise: p above {1 - details['level']:.2f}; variation "
+        "between training seeds is not included",
         *_near_copies(details),
     ]
     return "\n".join([*lines, *(() if brief else _won_and_lost(details))])
