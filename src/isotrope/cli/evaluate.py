@@ -52,6 +52,7 @@ queries.jsonl and corpus.jsonl ({"_id": ..., "text": ...} on each line), or quer
 corpus.tsv (id<TAB>text); and qrels.tsv or qrels/test.tsv (query id, document id, gain; with or
 without a header). The files may end in .gz. To compare with BM25, which ranks texts by the words
 they share with the query, write bm25 as a model: --compare bm25 runs/p (needs the extra bm25).
+recall@k is the share of a query's right answers in the first k: with two, recall@1 is at most 50.
 
 --labels takes labelled texts (label<TAB>text): a training file, with a test file in --labels-test;
 a single file, of which a fifth is the test part; or a folder with the files train and test. --knn
@@ -103,8 +104,8 @@ class EvaluateSettings(Evaluation):
     csv: Path | None = setting(None, "CSV file to write the scores to.")
     queries: Path | None = setting(
         None,
-        "CSV file to write: for each query of --retrieval, the rank of the right answer (empty if "
-        "above 100) and the text that is ranked first.",
+        "CSV file to write: for each query of --retrieval, the rank of the best-ranked right "
+        "answer (empty if above 100) and the text that is ranked first.",
         "FILE",
         used=Used(lambda retrieval: retrieval, "needs `--retrieval`"),
     )

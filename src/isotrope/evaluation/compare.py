@@ -42,9 +42,8 @@ class _Resampled(NamedTuple):
 def compare(models: Sequence[str | os.PathLike[str] | Encoder | Result], **options: Any) -> Scores:
     """Score models on the same data, and find which differ from the first model beyond noise.
 
-    Every score is compared by a paired bootstrap over the scored examples. The p-values are
-    corrected for the number of scores, for each model on its own. They do not include the effect of
-    the training seed.
+    Every score is compared by a paired bootstrap over the scored examples. The p-values of a model
+    are corrected for its number of scores. They do not include the effect of the training seed.
 
     Args:
         models: Two or more models: names, folders, outcomes of ``isotrope.fit`` or encoders. Or
@@ -84,9 +83,6 @@ def compare_results(
     resamples = _enough(results) if resamples is None else resamples
     draws = _draws(results, resamples, seed)
     columns = {name: _column(name, results, drawn) for name, drawn in draws.items()}
-    for name, column in columns.items():
-        column["metric"] = _metric(name, results[0])
-        column["percent"] = in_percent(name, results[0])
     for differences in zip(*(column["differences"] for column in columns.values()), strict=True):
         p_values = bootstrap.holm([cell["p"] for cell in differences])
         for cell, p in zip(differences, p_values, strict=True):
@@ -110,6 +106,7 @@ def compare_results(
             "columns": columns,
             "data": results[0].details.get("data"),
             "near_copies": results[0].details.get("near_copies"),
+            "at_most": results[0].details.get("at_most"),
             "protocol": results[0].details.get("protocol"),
             "fingerprints": [result.details.get("model") for result in results],
             "same_weights": _same_weights(results),
@@ -200,7 +197,8 @@ def _column(name: str, results: Sequence[Result], drawn: _Resampled) -> dict[str
         }
         for value, row, changed in zip(values[1:], drawn.scores[1:], drawn.changed, strict=True)
     ]
-    return {"models": models, "differences": differences}
+    shown = {"metric": _metric(name, results[0]), "percent": in_percent(name, results[0])}
+    return {"models": models, "differences": differences, **shown}
 
 
 _SAME = {"data": "on other data", "protocol": "by another protocol", "mode": "in another mode"}

@@ -239,6 +239,8 @@ def _joined(
     for task in tasks:
         if task.searched is not None:
             details["near_copies"] = asdict(task.searched.near_copies)
+            names = [name for name in details["retrieval"] if name.startswith("recall@")]
+            details["at_most"] = {n: task.searched.highest_recall(int(n[7:])) for n in names}
     details["model"] = {"name": name, "fingerprint": identity}
     details["data"] = {task.name: task.data for task in tasks}
     details["protocol"] = {kind: PROTOCOLS[kind] for kind in by_kind}

@@ -41,7 +41,7 @@ def tables(result: Result) -> str:
         f"STS-B dev: {measures}" if sphere else "",
         _task_row(mode, tasks, "accuracy", details.get("transfer_average")),
         *(_metrics_of(kind, result) for kind in result.kind.split("+") if kind in details),
-        *_near_copies(details),
+        *_of_answers(details),
     ]
     return "\n\n".join(filter(None, parts))
 
@@ -104,10 +104,13 @@ def _remarks(details: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _near_copies(details: Mapping[str, Any]) -> list[str]:
-    """Return a line on right answers with a near-copy, if the data have any."""
+def _of_answers(details: Mapping[str, Any]) -> list[str]:
+    """Return lines on queries with several right answers and on near-copies, if there are any."""
     if not (record := details.get("near_copies")):
         return []
+    highest = details.get("at_most") or {}  # an older result has none
+    limits = [f"{name} can be at most {100 * v:.2f}" for name, v in highest.items() if v < 1]
+    lines = [f"several right answers: {', '.join(limits)}"] if limits else []
     number = NearCopies(**record)
     line = (
         f"right answers with a near-copy, which a query may count as wrong: {number.copies:,} of "
@@ -115,7 +118,7 @@ def _near_copies(details: Mapping[str, Any]) -> list[str]:
         "its copies, or list all as right answers; ignore this if the numbers or few words that "
         "differ matter in your data"
     )
-    return [line] if number.copies or number.left_out else []
+    return [*lines, line] if number.copies or number.left_out else lines
 
 
 def comparison(result: Result, *, brief: bool = False) -> str:
@@ -151,7 +154,7 @@ def comparison(result: Result, *, brief: bool = False) -> str:
         f"p: corrected by Holm's method for the {details['comparisons']} scores of a model, so "
         f"other models do not change it; noise: p above {1 - details['level']:.2f}; variation "
         "between training seeds is not included",
-        *_near_copies(details),
+        *_of_answers(details),
     ]
     return "\n".join([*lines, *(() if brief else _won_and_lost(details))])
 
@@ -212,8 +215,9 @@ def _won_and_lost(details: Mapping[str, Any]) -> list[str]:
     for name, changes in zip(others, details.get("queries", ()), strict=False):  # only in retrieval
         lines += [
             "",
-            f"{name} ranks the answers of {changes['better']:,} queries higher than {first}, and "
-            f"of {changes['worse']:,} lower; ranks of the answer, by the change of 1/rank:",
+            f"{name} ranks the best-ranked right answer of {changes['better']:,} queries higher "
+            f"than {first}, and of {changes['worse']:,} lower (a rank above 100, empty in "
+            "--queries, is lower than all others); the ranks, by the change of 1/rank:",
         ]
         for query in changes["most"]:
             old, new = (str(rank or "above 100") for rank in query["rank"])

@@ -61,6 +61,10 @@ class RetrievalSet:
         groups = groups_of(links, len(self.corpus))
         return near_copies(self.corpus, groups=groups, examined=relevant)
 
+    def highest_recall(self, k: int) -> float:
+        """Return the recall@k of a perfect ranking: below 1 if queries have over k answers."""
+        return float(np.mean([min(1.0, k / len(row)) for row in self.relevant]))
+
 
 class _TextsById(NamedTuple):
     """The texts of a file, and the place of each id in them."""
