@@ -28,7 +28,7 @@ from isotrope.training.recipe_facts import PairFacts
 from isotrope.training.refit import refitted
 from isotrope.training.run import Outcome
 from isotrope.training.settings import CHOSEN, TrainSettings
-from isotrope.training.text import train
+from isotrope.training.text import summary, train
 from isotrope.training.text_data import batches_of, records_of
 from isotrope.training.text_encoder import encoder_of
 
@@ -263,6 +263,7 @@ def test_a_model_that_training_makes_worse_is_kept_apart(tmp_path: Path) -> None
     rejected = SentenceEncoder.load(RunFolder(output).rejected, device="cpu")
     saved = SentenceEncoder.load(RunFolder(output).model, device="cpu")
     assert saved.fingerprint() == original != rejected.fingerprint()
+    assert f"{RunFolder(output).model} (the original" in summary(outcome)
     card = (output / "model" / "README.md").read_text()
     assert "The unchanged embedding model" in card
     assert "the rejected model (step 3)" in card

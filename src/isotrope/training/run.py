@@ -156,14 +156,15 @@ def stop_message(outcome: Outcome) -> str:
 
 def end_message(outcome: Outcome, notes: str, speed: str) -> str:
     """Return the message of the command line about a finished run."""
-    metrics, output = outcome.result.metrics, outcome.output
+    metrics, folder = outcome.result.metrics, RunFolder(outcome.output)
+    apart = f" (the original; the trained model is in {folder.rejected})"
     second = outcome.result.details.get("refit")
     twice = f" and {second['seconds']:.0f} s for the second training" if second else ""
     return (
         f"{outcome.result.details['verdict']}\n{notes}"
         f"{counted(int(metrics['steps'] or 0), 'step')}, {metrics['seconds']:.0f} s{twice}{speed}\n"
-        f"model:  {output / 'model'}\n"
-        f"report: isotrope report {shlex.quote(str(output))}"
+        f"model:  {folder.model}{apart if folder.rejected.is_dir() else ''}\n"
+        f"report: isotrope report {shlex.quote(str(folder.path))}"
     )
 
 
