@@ -177,6 +177,18 @@ def test_scores_on_different_data_are_not_compared(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("words")
+@pytest.mark.parametrize(("data", "alike"), [("one", True), ("other", False)])
+def test_the_headline_names_scores_that_can_be_compared(tmp_path, data: str, *, alike: bool):
+    runs = []
+    for name, tested in (("one", "one"), ("two", data)):
+        runs.append(write_run(tmp_path / name, dev_data=name, weights=name))
+        key = {"model": name, "kind": "retrieval", "task": "retrieval", "data": tested}
+        Store(runs[-1] / "evaluations").keep(key, Result("retrieval", name, {"mrr@10": 0.5}))
+    _, page = report(tmp_path, *runs)
+    assert ("in the table “Scores by isotrope evaluate”" in page.text) == alike
+
+
+@pytest.mark.usefixtures("words")
 @pytest.mark.parametrize(
     ("first", "second", "same"),
     [

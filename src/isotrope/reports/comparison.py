@@ -19,6 +19,7 @@ from isotrope.evaluation.tables import in_percent
 from isotrope.measures.bootstrap import LEVEL
 from isotrope.reports.runs import Run
 
+_EVALUATED = "Scores by isotrope evaluate"  # title of a table
 _MOST_NAMED = 3  # runs whose faults are named in the summary
 _COMPARED = {metric.column: metric for metric in METRICS if metric.heading}
 
@@ -85,7 +86,9 @@ def headline(runs: Sequence[Run]) -> str:
     if not scored:
         return f"No {_score_name(runs[0])} was measured, so the best run is not known."
     if not _same_dev_data([run for _, run in scored]):
-        return "The scores of the runs cannot be compared: their dev data differ or are not known."
+        why = "The dev scores cannot be compared: their dev data differ or are not known."
+        instead = f" Compare the runs by the scores on the same data in the table “{_EVALUATED}”."
+        return f"{why}{instead if _scored_alike(runs) else ''}"
     score, run = max(scored, key=lambda pair: pair[0])
     start = run.metric("dev_start")
     if not run.saved_step or (start is not None and score <= start):
@@ -233,9 +236,16 @@ def evaluated(runs: Sequence[Run]) -> list[TitledTable]:
                     for v in (original.get(name), value)
                 )
                 rows += [(run.name, task, name, before, after, file)] if after else []
-    title, note = "Scores by isotrope evaluate", "The scores of the models, out of 100."
+    note = "The scores of the models, out of 100."
     columns = ("run", "task", "metric", "original model", "saved model", "file")
-    return [TitledTable(title, note, columns, rows)] if rows else []
+    return [TitledTable(_EVALUATED, note, columns, rows)] if rows else []
+
+
+def _scored_alike(runs: Sequence[Run]) -> bool:
+    """Whether ``isotrope evaluate`` scored saved models of two runs on the same data."""
+    results = [result for run in runs for _, _, result, _ in _scores_of(run)]
+    keys = [{**result.provenance["key"], "model": None} for result in results]
+    return any(keys.count(key) > 1 for key in keys)
 
 
 def _scores_of(run: Run) -> Iterator[tuple[str, str, Result, Mapping[str, Any]]]:
