@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from isotrope.diagnostics import target
+from isotrope.diagnostics.findings import MISSED
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.paradigm.objective import Objective
 from tests.reports.folders import write_run
@@ -59,7 +60,7 @@ def test_json_says_in_ascii_what_was_not_examined(run, tmp_path: Path) -> None:
     (folder / "model").mkdir()
     found = run("diagnose", folder, "--json")
     note = json.loads(found.out)["notes"][-1]
-    assert note.startswith("the saved model could not be measured: ")
+    assert note.startswith(MISSED)
     assert "größe" in note
     assert found.out.isascii()
 

@@ -12,7 +12,7 @@ import pytest
 from isotrope.adapters.doctor.messages import HOSTS
 from isotrope.diagnostics.doctor import diagnose
 from isotrope.diagnostics.evidence import RunEvidence, Words
-from isotrope.diagnostics.findings import HEALTHY, Diagnosis, Evidence
+from isotrope.diagnostics.findings import HEALTHY, MISSED, Diagnosis, Evidence
 from isotrope.diagnostics.metrics import METRICS
 from isotrope.diagnostics.readings import gain_in_score
 from isotrope.diagnostics.verdict import THRESHOLDS, compared
@@ -740,6 +740,10 @@ def test_a_diagnosis_is_read_from_the_top() -> None:
     assert "   change: --objective.temperature 0.1" in lines
     assert lines[-1] == "examined: 10 steps; x"
     assert max(map(len, lines)) <= 96
+    missed = f"{MISSED}the model, so use `--data FILE`"
+    lines = str(replace(found, notes=("10 steps", missed, "x"))).splitlines()
+    assert lines[2] == missed
+    assert lines[-1] == "examined: 10 steps; x"
 
 
 def test_json_has_no_infinities() -> None:

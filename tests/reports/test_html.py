@@ -13,7 +13,7 @@ import pytest
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
 from isotrope.core.table import TitledTable
-from isotrope.diagnostics.findings import Diagnosis, Finding
+from isotrope.diagnostics.findings import MISSED, Diagnosis, Finding
 from isotrope.evaluation.store import Store, store_folder
 from isotrope.measures.judgement import DevEvaluation, DevHistory
 from isotrope.reports.comparison import summary
@@ -384,9 +384,11 @@ def test_a_healthy_run_shows_its_key_numbers(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("words")
 def test_what_was_not_examined_is_shown(tmp_path: Path) -> None:
-    record = {"verdict": ["healthy"], "findings": [], "notes": ["9 steps", "no model"]}
+    notes = ["9 steps", f"{MISSED}the objective", "no model"]
+    record = {"verdict": ["healthy"], "findings": [], "notes": notes}
     _, page = report(tmp_path, write_diagnosis(write_run(tmp_path / "well"), record))
     assert "Examined for well: 9 steps; no model." in page.text
+    assert f"well is {MISSED}the objective." in page.text
 
 
 def test_many_sick_runs_do_not_fill_the_first_sentence() -> None:

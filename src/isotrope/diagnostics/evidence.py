@@ -19,6 +19,7 @@ from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.spelling import brief
 from isotrope.data.sources import dataset_files
+from isotrope.diagnostics.findings import MISSED
 from isotrope.diagnostics.observe import loss_column
 from isotrope.measures.judgement import Judgement, judgement_of
 from isotrope.paradigm import registry
@@ -204,7 +205,8 @@ def _objective(
         saved_parameters = {k: v for k, v in saved.items() if k in fields}
         return registry.build(name, {**saved_parameters, **requested}), []
     except (ValueError, TypeError) as error:
-        return None, [f"the objective {name} cannot be built: {' '.join(str(error).split())}"]
+        why = " ".join(str(error).split())
+        return None, [f"{MISSED}the objective {name} cannot be built: {why}"]
 
 
 def datasets_of(folder: Path) -> list[str]:

@@ -11,6 +11,7 @@ from isotrope.core.documents import parse_json
 from isotrope.core.result import json_text
 from isotrope.measures.judgement import Judgement
 
+MISSED = "in part not examined: "  # begins notes on errors
 HEALTHY = "healthy"
 
 
@@ -77,7 +78,7 @@ class Diagnosis:
 
     Attributes:
         findings: Faults, root cause first; empty if the run is healthy.
-        notes: What was examined and what could not be examined.
+        notes: What was examined and, after the words "in part not examined: ", what could not be.
         numbers: The main numbers of a healthy run, with the thresholds that they do not cross.
         judgement: Whether training raised the score on the dev set; None if that is unknown.
         remarks: Properties of a healthy run that look like faults but are not.
@@ -93,6 +94,11 @@ class Diagnosis:
     losses: tuple[Mapping[str, Any], ...] = ()
     remarks: tuple[Finding, ...] = ()
     model: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def missed(self) -> tuple[str, ...]:
+        """The notes on errors that prevented a part of the examination."""
+        return tuple(note for note in self.notes if note.startswith(MISSED))
 
     @property
     def verdict(self) -> tuple[str, ...]:
@@ -168,14 +174,16 @@ class Diagnosis:
         judgement = self.judgement
         outcome = "" if judgement is None else f"; outcome: {judgement.outcome}"
         blocks = [f"verdict: {', '.join(self.verdict)}{outcome}"]
+        blocks += [note if "`" in note else _wrapped(note) for note in self.missed]
         blocks += [] if judgement is None else [_wrapped(judgement.sentence)]
         blocks += ["\n".join(f"- {number}" for number in self.numbers)] if self.numbers else []
         blocks += [_block(i, finding) for i, finding in enumerate(self.findings, start=1)]
         blocks += [_block(i, remark) for i, remark in enumerate(self.remarks, start=1)]
         if self.model:
             blocks.append("\n".join(_wrapped(f"- {line}") for line in _geometry(self.model)))
-        commands = [note for note in self.notes if "`" in note]  # each on one line, to be copied
-        examined = "; ".join(note for note in self.notes if note not in commands)
+        notes = [note for note in self.notes if note not in self.missed]
+        commands = [note for note in notes if "`" in note]  # each on one line, to be copied
+        examined = "; ".join(note for note in notes if note not in commands)
         blocks += [*([_wrapped(f"examined: {examined}")] if examined else []), *commands]
         return "\n\n".join(blocks)
 

@@ -27,7 +27,7 @@ from isotrope.diagnostics import doctor
 from isotrope.diagnostics.anatomy import Anatomy, evidence
 from isotrope.diagnostics.audit.rows import read_rows
 from isotrope.diagnostics.evidence import Row, RunEvidence, Words, datasets_of, of_run
-from isotrope.diagnostics.findings import Diagnosis
+from isotrope.diagnostics.findings import MISSED, Diagnosis
 from isotrope.diagnostics.observe import measure
 from isotrope.diagnostics.probe import (
     ROWS,
@@ -169,7 +169,7 @@ def examine(
     except InputError as error:
         if data is not None:
             raise
-        return _with_note(case, f"the saved model could not be measured: {error}")
+        return _with_note(case, f"{MISSED}the saved model could not be measured: {error}")
 
 
 def _of_model(
@@ -258,7 +258,7 @@ def _texts_of_run(
         encoder = SentenceEncoder.load(began, pooling=settings.get("pooling"))
         return replace(case, start=probe_texts(encoder, texts, **options))
     except InputError as error:
-        return _with_note(case, f"the initial encoder could not be measured: {error}")
+        return _with_note(case, f"{MISSED}the initial encoder could not be measured: {error}")
 
 
 def _crops(
