@@ -391,6 +391,15 @@ def test_what_was_not_examined_is_shown(tmp_path: Path) -> None:
     assert f"well is {MISSED}the objective." in page.text
 
 
+@pytest.mark.usefixtures("words")
+def test_settings_that_differ_are_plain_and_set(tmp_path: Path) -> None:
+    settings = {"one": "columns: [a]\n", "two": "columns: [b, c]\nplugin: own.py\n"}
+    runs = (write_run(tmp_path / name, settings=text) for name, text in settings.items())
+    _, page = report(tmp_path, *runs)
+    assert re.search(r"temperature 0\.05; columns a \d", page.text)
+    assert re.search(r"temperature 0\.05; columns b, c, plugin own\.py \d", page.text)
+
+
 def test_many_sick_runs_do_not_fill_the_first_sentence() -> None:
     collapsed = Diagnosis((Finding("collapsed", (), "", "", ""),))
     faulty = [(f"run {i}", collapsed) for i in range(5)]

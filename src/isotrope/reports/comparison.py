@@ -87,8 +87,11 @@ def headline(runs: Sequence[Run]) -> str:
         return f"No {_score_name(runs[0])} was measured, so the best run is not known."
     if not _same_dev_data([run for _, run in scored]):
         why = "The dev scores cannot be compared: their dev data differ or are not known."
+        scores = [scored for run in runs for _, _, scored, _ in _scores_of(run)]
+        keys = [{**result.provenance["key"], "model": None} for result in scores]
+        alike = any(keys.count(key) > 1 for key in keys)  # the same test data
         instead = f" Compare the runs by the scores on the same data in the table “{_EVALUATED}”."
-        return f"{why}{instead if _scored_alike(runs) else ''}"
+        return f"{why}{instead if alike else ''}"
     score, run = max(scored, key=lambda pair: pair[0])
     start = run.metric("dev_start")
     if not run.saved_step or (start is not None and score <= start):
@@ -161,14 +164,20 @@ def pill(diagnosis: Diagnosis, outcome: str) -> Pill:
 
 
 def differing(runs: Sequence[Run]) -> list[str]:
-    """Return a text for each run: the settings that differ, except the objective's settings."""
+    """Return a text for each run: its settings that differ from others', except the objective's."""
     names = dict.fromkeys(name for run in runs for name in run.settings if "objective" not in name)
     differ = [
         name
         for name in names
         if name not in ("output", "method") and len({str(r.settings.get(name)) for r in runs}) > 1
     ]
-    return [", ".join(f"{n} {run.settings.get(n, 'default')}" for n in differ) for run in runs]
+    texts = [{n: _plain(run.settings.get(n)) for n in differ} for run in runs]
+    return [", ".join(f"{n} {text}" for n, text in own.items() if text) for own in texts]
+
+
+def _plain(value: object) -> str:
+    items = value if isinstance(value, list) else [value]
+    return ", ".join(str(item) for item in items if item is not None)
 
 
 def changes(run: Run) -> list[str]:
@@ -239,13 +248,6 @@ def evaluated(runs: Sequence[Run]) -> list[TitledTable]:
     note = "The scores of the models, out of 100."
     columns = ("run", "task", "metric", "original model", "saved model", "file")
     return [TitledTable(_EVALUATED, note, columns, rows)] if rows else []
-
-
-def _scored_alike(runs: Sequence[Run]) -> bool:
-    """Whether ``isotrope evaluate`` scored saved models of two runs on the same data."""
-    results = [result for run in runs for _, _, result, _ in _scores_of(run)]
-    keys = [{**result.provenance["key"], "model": None} for result in results]
-    return any(keys.count(key) > 1 for key in keys)
 
 
 def _scores_of(run: Run) -> Iterator[tuple[str, str, Result, Mapping[str, Any]]]:
