@@ -61,6 +61,7 @@ TEXT = ("text", "sentence")
 _SCORE = ("score", "similarity_score", "relatedness_score", "similarity", "label", "is_duplicate")
 _JUDGED = ("labels", "scores", "gold_label", "relevance", "relevance_label", "target", "duplicate")
 _LABEL = ("label", "labels", "label_text")
+_AS_GROUPS = " (add `--groups label` to a training that should not push equal labels apart)"
 _NEGATIVE = r"(hard_?)?neg(ative)?(_passage|_document|_doc|_answer|_text)?"
 EMPTY = "an empty text"
 """A reason for skipping a row."""
@@ -237,8 +238,7 @@ class Reading:
         groups: Chosen column of groups; None if no column was chosen.
         streaming: Whether to read data sets of the Hugging Face hub without keeping a copy.
         paired: Whether labelled texts become pairs. If False, each labelled text is one record.
-        scored: Whether scored pairs may be read. If False, they raise an error, because the texts
-            of a pair with a low score do not belong together.
+        scored: Whether to read scored pairs, whose texts may not belong together, or refuse them.
         tabs: Whether tabs separate columns in a .txt file. If False, each line is a single text.
         choose: Largest number of columns that an error message proposes for ``--columns``. With 0,
             it does not propose this flag.
@@ -248,8 +248,7 @@ class Reading:
         negatives: Dict from a number of negatives to the number of records with so many negatives.
         left: Dict from a reason for skipping rows to the number of rows skipped.
         other_files: Files in the given folders that were not read, because of endings or splits.
-        holds_out: Function of a text; True if it is held out. Labelled texts that are held out are
-            paired with each other.
+        holds_out: Function of a text; True if it is held out, and thus paired only with such texts.
         forms: Dict from each form of the tables read so far to the first table of this form.
     """
 
@@ -410,7 +409,8 @@ class Reading:
     def not_read(self) -> list[str]:
         """List of phrases on columns, rows and files that were not read; may be empty."""
         form, table = next(iter(self.forms.items()))
-        unread = [name for name in table.columns if name not in form.columns]
+        hint = "" if form.group else _AS_GROUPS
+        unread = [n + hint * (n == "label") for n in table.columns if n not in form.columns]
         parts = [f"not read: {', '.join(unread)}"] if unread and not self.columns else []
         parts += [f"left out: {self.left_out}"] if self.left else []
         names = {name.lower() for name in table.columns}

@@ -128,7 +128,8 @@ class TextTask(TrainingTask):
         if report.empty_skipped:
             left_out.append(f"{report.empty_skipped:,} with an empty text left out")
         if report.negatives_dropped:
-            left_out.append(f"{report.negatives_dropped:,} negatives dropped, which are held out")
+            equal = "pairs that differ only in them count as duplicates"
+            left_out.append(f"{report.negatives_dropped:,} held-out negatives dropped: {equal}")
         own = self.module.encoder
         elsewhere = f"; for scores and in the saved model, {own.limit_clause}"
         say(
