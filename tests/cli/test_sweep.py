@@ -224,7 +224,7 @@ def test_without_a_package_nothing_is_written(
 ) -> None:
     for name in ("sweeps.study", "sweeps.sweep", "sweeps.tables"):
         monkeypatch.delitem(sys.modules, f"isotrope.{name}", raising=False)
-    monkeypatch.delitem(sys.modules, "isotrope.reports.surfaces", raising=False)
+    monkeypatch.delitem(sys.modules, "isotrope.reports.plots", raising=False)
     monkeypatch.setitem(sys.modules, package, None)
     found = run("sweep", "train", "texts.txt", "--dev", "d", "--output", "out", *VARIED)
     assert found.code == 2
