@@ -375,7 +375,8 @@ class Anatomy:
                 f"batches of {sets} data sets that this process saw are judged as one"
             ]
         labelled = sum(bool(row["label_gap"] or row["graded_gap"]) for row in rows)
-        if 10 * sum(row["unexplained"] is not None for row in rows) < 9 * labelled:
+        fitting = sum(row["unexplained"] is not None for row in rows)
+        if 10 * fitting < 9 * labelled or 3 * fitting < len(rows):
             chance: Row = {"unexplained": None, "label_gap": None}  # as large as a squared error
             rows = [row if row["unexplained"] is None else row | chance for row in rows]
         above = [(row["dissipation"] or 0) > _WHOLE for row in rows]
