@@ -170,7 +170,7 @@ def json_table(path: Path, chosen: Sequence[str] = ()) -> Table:
     """Return a JSON file as a table. Its first line that is not blank decides the layout.
 
     - Whole file: this line ends where JSON must continue, so the file is one list of rows.
-    - Several rows a line: this line is a list of rows, often the only line. Rows are numbered.
+    - Several rows a line: a list of two or more rows. Rows and blank lines are numbered.
     - One row a line: an object or a list of texts. Lines are numbered.
 
     A list of rows holds objects or lists, and may be the only value of an object. A list of texts
