@@ -229,7 +229,7 @@ def test_a_row_with_several_positives_and_rows_without_negatives() -> None:
     assert [record.scores for record in reading] == [(2, 0), (1, 0), (3,)]
     assert str(reading) == (
         "read the data: 3 pairs with 0 to 1 negatives each, columns query, pos, neg, scores "
-        "pos_scores, neg_scores; left out: 1 row with an empty text (line 3)"
+        "pos_scores, neg_scores; left out: 1 row with an empty text (row 3)"
     )
 
 
@@ -360,11 +360,47 @@ def test_a_list_of_texts_is_a_file_of_single_texts(
 
 
 @pytest.mark.parametrize("suffix", [".json", ".jsonl"])
-def test_rows_of_several_lines_with_lists_are_numbered(tmp_path: Path, suffix: str) -> None:
+@pytest.mark.parametrize("between", ["\n", "\n\n \n"])
+def test_rows_of_several_lines_with_lists_are_numbered(
+    tmp_path: Path, suffix: str, between: str
+) -> None:
     path = tmp_path / f"a{suffix}"
     pairs = [[f"q{i}", f"a{i}"] for i in range(5)]
-    path.write_text("".join(json.dumps(rows) + "\n" for rows in (pairs[:2], pairs[2:4], pairs[4:])))
+    path.write_text(between.join(map(json.dumps, ("", pairs[:2], pairs[2:4], pairs[4:])))[2:])
     assert [(r.line, [*r.texts]) for r in read([path])] == [*enumerate(pairs, start=1)]
+
+
+def test_a_blank_line_between_lists_of_rows_ends_a_document(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('[["one"], ["two"]]\n\n[["three"]]\n')
+    assert [(r.line, r.opens) for r in read([path])] == [(1, True), (2, False), (3, True)]
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize("row", [["q", "a"], {"query": "q", "answer": "a"}])
+def test_a_list_of_one_row_is_a_row(tmp_path: Path, row: object, indent: int | None) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps([row], indent=indent))
+    assert records(read([path])) == [("q", "a")]
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "named"),
+    [
+        ("lines.jsonl", '\n["a", "b"]\n\n["c"]\n', "line 4"),
+        ("lists.jsonl", '\n[["a", "b"], ["c", "d"]]\n\n[["e"]]\n', "row 3"),
+        ("whole.json", '[\n["a", "b"],\n["c"]\n]', "row 2"),
+        ("one.json", '[["a", "b"], ["c"]]', "row 2"),
+        ("table.csv", "query,answer\n\na,b\nc,\n", "line 4"),
+    ],
+)
+def test_skipped_rows_are_named_by_line_or_by_row(
+    tmp_path: Path, name: str, lines: str, named: str
+) -> None:
+    (tmp_path / name).write_text(lines)
+    reading = read([tmp_path / name])
+    list(reading)
+    assert reading.left_out.endswith(f"({named})")
 
 
 def drain(path: Path) -> None:

@@ -213,7 +213,7 @@ def test_a_cell_that_is_no_text_is_named(tmp_path: Path) -> None:
     days = pandas.to_datetime(["2020-01-01", None])
     table = pandas.DataFrame({"text": ["one", "two"], "day": days[[1, 0]]})
     message = (
-        r"the data, line 2: choose .*; column 'day' holds Timestamp\(.*\) \(Timestamp\), not text"
+        r"the data, row 2: choose .*; column 'day' holds Timestamp\(.*\) \(Timestamp\), not text"
     )
     with pytest.raises(InputError, match=message):
         write_records(table, [], tmp_path / "data.jsonl", groups="day")
@@ -248,7 +248,7 @@ def test_the_same_data_goes_on_and_other_data_does_not(options: dict[str, Any]) 
         ([("a", "b"), ("a",)], "record 2 of the data has 1, but earlier records have 2"),
         (
             [("a", "b"), ("a", 5)] * 9,
-            r"the data, line 2: choose a column of text; column '2' holds 5 \(int\), not text",
+            r"the data, row 2: choose a column of text; column '2' holds 5 \(int\), not text",
         ),
         (["nowhere.txt"], "nowhere.txt: check the path; there is no such file"),
         (

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import islice
@@ -10,7 +10,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, SupportsInt
 
-from isotrope.core.errors import InputError, nearest, place
+from isotrope.core.errors import InputError, RowNumber, nearest, place
 from isotrope.data.lines import MAX_CHARACTERS, quoted
 
 HEAD = 100
@@ -23,7 +23,12 @@ NUMBER = (Real, Decimal)
 _WHOLE = re.compile(r"^(-?\d+)\.0+$")
 
 Row = tuple[int, tuple[Any, ...]]
-"""Line number of a row (from 1) and its cells; a blank line has no cells."""
+"""Line of a row, or its ``RowNumber``, and its cells; a blank line has no cells."""
+
+
+def numbered(rows: Iterable[Any]) -> Iterator[tuple[int, Any]]:
+    """Yield the number of each row, from 1, and the row."""
+    return ((RowNumber(number), row) for number, row in enumerate(rows, start=1))
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from itertools import chain, compress
 from pathlib import Path
 from typing import NamedTuple
 
-from isotrope.core.errors import InputError, place
+from isotrope.core.errors import InputError, at_line, place
 from isotrope.core.legible import counted, shortened
 from isotrope.data.lines import visible
 from isotrope.data.rows import Table, are_answers, are_ids, cell_scores, cell_texts, mark, number
@@ -81,7 +81,7 @@ class Record(NamedTuple):
         texts: Texts of the record: (text,), or (anchor, positive, negatives ...). White space at
             the ends is removed.
         path: File of the record.
-        line: Number of the line in the file, from 1; in a parquet file, the number of the row.
+        line: Number of the line in the file, from 1, or a :class:`RowNumber`.
         opens: Whether a document begins here: at the start of a file, or after a blank line.
         group: Group or label of the record as text; empty if the record has neither.
         scores: Scores of the texts after the anchor; empty if the table has no scores.
@@ -383,7 +383,7 @@ class Reading:
         """Count a skipped row, by the reason for skipping it."""
         self.left[reason] += 1
         alone = len(self.sources) == 1
-        self._first_left.setdefault(reason, f"line {line}" if alone else place(path, line))
+        self._first_left.setdefault(reason, at_line(line) if alone else place(path, line))
 
     @property
     def kind(self) -> str:

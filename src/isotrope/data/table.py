@@ -16,10 +16,10 @@ from types import ModuleType
 from typing import Any, cast
 
 from isotrope.core.documents import check_file, read_json
-from isotrope.core.errors import InputError, first_line, needs_extra, place, unknown
+from isotrope.core.errors import InputError, RowNumber, first_line, needs_extra, place, unknown
 from isotrope.core.trust import known_to_hub, why_closed
 from isotrope.data.lines import COMPRESSED, most_unpacked, quoted, refuse_bomb
-from isotrope.data.rows import Row, Table, missing
+from isotrope.data.rows import Row, Table, missing, numbered
 from isotrope.data.text_tables import json_table, objects, separated, tabbed
 
 SUFFIXES = (".txt", ".tsv", ".csv", ".jsonl", ".json", ".parquet", ".arrow")
@@ -137,7 +137,7 @@ def _arrow(path: Path, suffix: str) -> Table:
                     refuse_bomb(path, unpacked, packed, cells=number * len(names))
                     for row in zip(*(values[name] for name in names), strict=True):
                         number += 1
-                        yield number, row
+                        yield RowNumber(number), row
         except damages as error:
             raise damaged(error, number) from error
 
@@ -287,12 +287,12 @@ def table_of(data: object, name: Path = Path("the data"), wanted: Sequence[str] 
     items = data if isinstance(data, Sequence) else list(cast("Iterable[object]", data))
     first = next((item for item in map(_plain, items) if not missing(item)), None)
     if isinstance(first, Mapping):
-        return objects(name, lambda: enumerate(map(_plain, items), start=1), wanted)
+        return objects(name, lambda: numbered(map(_plain, items)), wanted)
     width = max(1, len(first)) if isinstance(first, (tuple, list)) else 1
 
     def cells(names: Sequence[str]) -> Iterator[Row]:
         positions = [int(n) - 1 for n in names] if width > 1 else [0]
-        for number, item in enumerate(map(_plain, items), start=1):
+        for number, item in numbered(map(_plain, items)):
             row = tuple(item) if isinstance(item, (tuple, list)) else (item,)
             if len(row) != width:
                 raise InputError(
@@ -325,6 +325,6 @@ def _frame(frame: object, name: Path) -> Table:
             rows = ([row[keys[n]] for n in names] for row in chosen)
         else:
             rows = zip(*(data[keys[n]].to_list() for n in names), strict=True)
-        return ((number, tuple(row)) for number, row in enumerate(rows, start=1))
+        return numbered(map(tuple, rows))
 
     return Table(name, tuple(map(str, header)), cells)

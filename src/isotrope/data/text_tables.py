@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from isotrope.core.documents import LARGEST, parse_json
-from isotrope.core.errors import InputError, nearest, place
+from isotrope.core.errors import InputError, RowNumber, nearest, place
 from isotrope.data.lines import MAX_CHARACTERS, lines, quoted
-from isotrope.data.rows import HEAD, Row, Table
+from isotrope.data.rows import HEAD, Row, Table, numbered
 
 _SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars", ":": "colons"}
 _SEPARATOR_LINE = re.compile(r'"?[sS][eE][pP]=([,\t;|:])"?[,;]*')  # Excel's, above the header
@@ -169,8 +169,8 @@ def _cell(cell: str) -> str | None:
 def json_table(path: Path, chosen: Sequence[str] = ()) -> Table:
     """Return a JSON file as a table. Its first line that is not blank decides the layout.
 
-    - Whole file: this line ends where JSON must continue, so the file is one list of rows.
-    - Several rows a line: a list of two or more rows. Rows and blank lines are numbered.
+    - Whole file: this line ends where JSON must continue, or is the only one of a .json file.
+    - Several rows a line: a list of two or more rows. Rows are numbered, without blank lines.
     - One row a line: an object or a list of texts. Lines are numbered.
 
     A list of rows holds objects or lists, and may be the only value of an object. A list of texts
@@ -187,22 +187,27 @@ def _layout(path: Path) -> Callable[[], Iterator[tuple[int, Any]]]:
     limit = LARGEST if is_json else 10 * MAX_CHARACTERS
     with_content = (each for each in lines(path, limit) if each[1].strip())
     number, text = next(with_content)
-    if text.rstrip().endswith(_UNFINISHED):
+    if text.rstrip().endswith(_UNFINISHED) or (is_json and next(with_content, None) is None):
         return partial(_rows_of_file, path)
-    of_texts = is_json and next(with_content, None) is None
-    if len(_rows(_value(path, text, number), of_texts)) > 1:
-        return partial(_rows_of_lines, path, limit, of_texts)
+    if len(_rows(_value(path, text, number))) > 1:
+        return partial(_rows_of_lines, path, limit)
     return partial(_row_a_line, path, limit)
 
 
 def _rows_of_file(path: Path) -> Iterator[tuple[int, Any]]:
     value = _value(path, "\n".join(text for _, text in lines(path, limit=LARGEST)))
-    return enumerate(_rows(value, of_texts=True), start=1)
+    if isinstance(value, list) and all(isinstance(text, str) for text in value):
+        return numbered(value)
+    return numbered(_rows(value))
 
 
-def _rows_of_lines(path: Path, limit: int, of_texts: bool) -> Iterator[tuple[int, Any]]:
-    rows = (row for _, value in _row_a_line(path, limit) for row in _rows(value, of_texts))
-    return enumerate(rows, start=1)
+def _rows_of_lines(path: Path, limit: int) -> Iterator[tuple[int, Any]]:
+    number = 0
+    for line, text in lines(path, limit):
+        is_blank = not text.strip()  # it ends a document, and is not a row
+        for row in [{}] if is_blank else _rows(_value(path, text, line)):
+            number += not is_blank
+            yield RowNumber(number), row
 
 
 def _row_a_line(path: Path, limit: int) -> Iterator[tuple[int, Any]]:
@@ -223,10 +228,8 @@ def _value(path: Path, text: str, line: int | None = None) -> object:
         ) from error
 
 
-def _rows(value: object, of_texts: bool) -> list[Any]:
+def _rows(value: object) -> list[Any]:
     """Return the rows in a list, or in a list under a single key; otherwise ``[value]``."""
-    if of_texts and isinstance(value, list) and all(isinstance(text, str) for text in value):
-        return value
     inner = next(iter(value.values())) if isinstance(value, dict) and len(value) == 1 else value
     # a conversation, a list of objects with a role, is a cell: see ``cell_texts``
     if isinstance(inner, list) and all(
