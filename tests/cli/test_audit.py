@@ -138,11 +138,34 @@ def test_a_folder_of_texts_is_not_one_of_pictures(run, tmp_path: Path) -> None:
     folder = tmp_path / "texts"
     folder.mkdir()
     (folder / "one.txt").write_text("a text\nanother text\n", encoding="utf-8")
-    assert "rows are named by their lines" in run("audit", folder).err
+    (folder / "two.txt").write_text("a text\nanother text\n", encoding="utf-8")
+    assert f"give one file, such as {folder / 'one.txt'}" in run("audit", folder).err
     (folder / "deep").mkdir()
     Image.new("RGB", (16, 16)).save(folder / "deep" / "photo.png")  # its labels are in one.txt
     found = run("audit", folder, "--encoder", "resnet9")
     assert "at least 2 pictures to train on" in found.err
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+def test_the_columns_of_a_folder_of_tables_say_whether_it_has_texts(
+    run, tmp_path: Path, suffix: str
+) -> None:
+    import pyarrow
+    from pyarrow import feather, parquet
+
+    def are_texts() -> bool:
+        found = run("audit", tmp_path, "--encoder", "nowhere", "--image-size", "32")
+        assert found.code == 2
+        return "the data are texts" in found.err
+
+    write = parquet.write_table if suffix == ".parquet" else feather.write_feather
+    write(pyarrow.table({"query": ["q"], "answer": ["a"]}), tmp_path / f"train{suffix}")
+    assert are_texts()
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1")
+    assert are_texts()  # and reading it as texts names the damage
+    for name, cell in (("image", "a.png"), ("photo", {"bytes": b"", "path": ""})):
+        parquet.write_table(pyarrow.table({name: [cell], "text": ["a"]}), tmp_path / "b.parquet")
+        assert not are_texts()
 
 
 def test_what_can_be_known_without_torch_is_refused_without_it(pairs: Path) -> None:

@@ -11,7 +11,7 @@ from isotrope.cli.command import Command, as_json, in_ascii
 from isotrope.core.errors import InputError, place
 from isotrope.core.settings import Used, setting
 from isotrope.data.sources import dataset_files
-from isotrope.data.table import check_known, has_pictures, is_hub_name, is_saved, plain_suffix
+from isotrope.data.table import SUFFIXES, check_known, has_pictures, is_hub_name, plain_suffix
 from isotrope.diagnostics.audit.options import AuditSettings
 from isotrope.training.images.settings import ImageSettings
 
@@ -35,10 +35,11 @@ every picture. The output has five parts: advice on the data; likely false negat
 distant positive, a cut text or a repeated text; how much whitening raises the dev score; and
 recommended settings, with a table of the gradient at the first step under several settings.
 
-Rows are named by their lines in the file, counted from 1. --output DIR writes audit.html,
-audit.json, cleaned.jsonl, grouped.jsonl and, with --mine, mined.jsonl. In the .jsonl files, likely
-false negatives, and rows with equal values in the column --groups, have the same label. Train on
-these files with `train --groups label`; in sentence-transformers, use ObjectiveLoss(groups=True).
+The number of a row is its line in the file, counted from 1. In a parquet or Arrow file, and in a
+.json file that is one list, rows are counted. --output DIR writes audit.html, audit.json,
+cleaned.jsonl, grouped.jsonl and, with --mine, mined.jsonl. In the .jsonl files, likely false
+negatives, and rows with equal values in the column --groups, have the same label. Train on these
+files with `train --groups label`; in sentence-transformers, use ObjectiveLoss(groups=True).
 
 Pictures are named by their paths in the folder, or by their numbers in the data, counted from 0.
 For pictures, no settings are recommended, and --output DIR writes audit.html and audit.json only.
@@ -105,13 +106,11 @@ def audit(settings: AuditCommandSettings) -> int:
 def _is_images(data: str) -> bool:
     """Return whether the data are pictures: .npz, digits, or a folder without files of text."""
     path = Path(data)
-    if is_saved(path):
-        return has_pictures(path)
     if path.is_dir():
         from isotrope.data.images.folder import below
 
-        texts = (".txt", ".tsv", ".csv", ".jsonl", ".json")
-        return any(below(path)) or not any(plain_suffix(f) in texts for f in path.rglob("*"))
+        texts = any(plain_suffix(file) in SUFFIXES for file in path.rglob("*"))
+        return not texts or any(below(path)) or has_pictures(path)
     return path.suffix == ".npz" or (data == "digits" and not path.is_file())
 
 

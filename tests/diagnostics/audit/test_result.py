@@ -66,7 +66,7 @@ def test_no_batch_is_larger_than_the_data() -> None:
 def test_advice_names_what_to_change_and_says_when_there_is_nothing() -> None:
     audit = audited(InfoNCE(), suspect=9.0)
     assert list(audit.advice()) == [
-        "Check the data at the lines 4: the two texts of such a row may not belong together, or "
+        "Check the data at the rows 4: the two texts of such a row may not belong together, or "
         "be a hard pair to keep. cleaned.jsonl (--output) leaves these rows out."
     ]
     audit = replace(audit, found={**audit.found, "cut": np.arange(50)})

@@ -105,8 +105,15 @@ def test_too_few_rows_are_refused(tmp_path: Path, text: str, message: str) -> No
         read_rows(written(tmp_path, "pairs.tsv", text))
 
 
-def test_a_folder_and_nothing_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="give one file of the folder"):
+def test_a_folder_of_several_files_and_nothing_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="give a folder with a file"):
+        read_rows(tmp_path)
+    written(tmp_path, "test.tsv", "a\tb\n")
+    written(tmp_path, "train.tsv", "a\tb\nc\td\n")
+    rows = read_rows(tmp_path)
+    assert (rows.name, len(rows)) == ("train.tsv", 2)
+    written(tmp_path, "train_2.tsv", "a\tb\n")
+    with pytest.raises(InputError, match=r"give one file, such as .*/train\.tsv"):
         read_rows(tmp_path)
     with pytest.raises(InputError, match="give at least one record; this table holds no text"):
         read_rows([])

@@ -1,8 +1,9 @@
 """Reads the records of a file, pairs them as training does, and embeds both views.
 
 A row is one training record: a pair, two adjacent texts, or a single text that is embedded twice
-with dropout. The name of a row is its line in the file, counted from 1. For adjacent texts, it is
-the line of the second text. Records with an empty text are skipped, as in training.
+with dropout. The name of a row is its line in the file, counted from 1, or its number in a file
+without lines. For adjacent texts, it is that of the second text. Records with an empty text are
+skipped, as in training.
 
 Rows form a group if they share a text (except for case and most punctuation) or a value in the
 column of groups. Training does not push rows of one group apart, so the audit counts no push
@@ -12,19 +13,17 @@ between them. As in training, adjacent texts and large sets of pairs are not lin
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice, product
-from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from isotrope.core.errors import InputError
+from isotrope.core.errors import InputError, place
 from isotrope.core.progress import embedding
 from isotrope.core.views import Views
 from isotrope.data.schemas import EMPTY, Reading
-from isotrope.data.sources import is_in_memory, read_all
-from isotrope.data.table import is_saved
+from isotrope.data.sources import files_of, is_in_memory, read_all
 from isotrope.data.text.batches import unseen
 from isotrope.data.text.repeats import (
     group_mark,
@@ -185,13 +184,13 @@ def read_rows(
     """Read a file, or texts in memory, with the same rules as a training."""
     name = "the data"
     if not is_in_memory(data):
-        path = Path(str(data))
-        if path.is_dir() and not is_saved(path):
+        (data, *others), _ = files_of([str(data)])
+        name = data.name
+        if others:
             raise InputError(
-                f"give one file of the folder {path}, because rows are named by their lines; audit "
-                "a folder of pictures with isotrope.audit_images"
+                f"give one file, such as {place(data)}: an audit numbers the rows of one file, and "
+                f"this folder has {len(others)} more (isotrope.audit_images audits pictures)"
             )
-        name = path.name
     return pair_rows(read_all(data, columns or (), groups), name=name, views=views)
 
 

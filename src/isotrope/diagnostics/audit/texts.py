@@ -54,7 +54,7 @@ _WIDTH = 48  # characters of a text in a table
 class TextAudit(Audit):
     """The effect of an objective on texts at the first step of a training.
 
-    The name of a row is its line in the file, counted from 1.
+    The name of a row is its line in the file, or its number in data without lines, from 1.
 
     Attributes:
         limits: Three numbers of tokens: the length at which training cuts a text, the length at
@@ -82,7 +82,7 @@ class TextAudit(Audit):
 
     @property
     def names(self) -> Sequence[int | str]:
-        """The line of each row."""
+        """The line or the number of each row."""
         lines: list[int | str] = self.rows.lines.tolist()
         return lines
 
@@ -156,7 +156,7 @@ class TextAudit(Audit):
         return [
             TitledTable("Advice", advice or _NOTHING, (), ()),
             self._pairs_table("rows", "texts", self._shown),
-            self._unusual_table("rows", "lines", note.strip(), self._shown),
+            self._unusual_table("rows", "row numbers", note.strip(), self._shown),
             *self._apart(),
             self._uncovered(),
             self._settings_table(_OTHERWISE, self.flags, self.sentence_transformers),
@@ -172,7 +172,7 @@ class TextAudit(Audit):
                 for row, pair in zip(rows, texts, strict=True)
             ]
             note = sentence_on_unlisted(len(self.found["apart"])).strip()
-            headings = ("line", "text", "its positive")[: len(cells[0])]
+            headings = ("row", "text", "its positive")[: len(cells[0])]
             yield TitledTable("Rows that are apart", note, headings, cells)
 
     def advice(self) -> Iterator[str]:
@@ -182,7 +182,7 @@ class TextAudit(Audit):
             single = "dropout changes such a text more than another text differs from it"
             pair = "the two texts of such a row may not belong together, or be a hard pair to keep"
             yield (
-                f"Check {self.rows.name} at the lines {self._some(found['apart'])}: "
+                f"Check {self.rows.name} at the rows {self._some(found['apart'])}: "
                 f"{single if self.rows.columns < 2 else pair}. cleaned.jsonl (--output) leaves "
                 "these rows out."
             )
