@@ -110,7 +110,7 @@ def test_models_side_by_side(run, models, files, tmp_path) -> None:
     assert [line[0] for line in lines[3:6]] == [str(models[i]) for i in (0, 1, 0)]
     assert any(cell.endswith("*") for cell in lines[3] + lines[4])
     assert first.splitlines()[-1] == f"the same weights: {models[0]}, {again}"
-    assert f"scores of {again}, 0 are higher than those of {models[0]}, 0 are lower" in second
+    assert f"scores of {again}, compared with {models[0]}: 0 higher, 0 lower" in second
     assert "own.tsv Spearman" in second
     assert second.startswith(f"{models[0]}\nmodel ")
     verdicts = [line.split()[-1] for line in second.splitlines()[3:] if str(models[1]) in line]
@@ -406,12 +406,12 @@ def test_runs_on_images(run, models, files, tmp_path) -> None:
         r"^linear +x 100 +from +to$",
     ):
         assert re.search(words, found.out, re.MULTILINE)
-    assert "all 80 training examples vote, because there are fewer than 200" in found.out
+    assert "every training example votes (80), because there are fewer than 200" in found.out
     assert run("evaluate", runs[0]).out == found.out  # without --knn and --linear, both are done
     arrays = dict(np.load(data))
     np.savez(tmp_path / "few.npz", **{**arrays, "y": arrays["y"] % 2})
     unseen = run("evaluate", runs[0], "--knn", "--labels", tmp_path / "few.npz")
-    assert "20 of 40 test examples count as wrong" in unseen.out
+    assert "no example of the class of 20 of 40 test examples" in unseen.out
     again = run("evaluate", runs[0], "--knn", "--json")
     assert "already scored" in again.err
     assert json.loads(again.out)["knn"]["test"] == 40

@@ -63,7 +63,7 @@ def test_test_pictures_that_are_training_pictures_are_counted():
     found = knn(*both_features(Sums(), leaked))
     assert found.details["knn"]["repeated"] == 2
     listed = tables(found)
-    assert "2 of 90 test examples are also in the training part" in listed
+    assert "the training part contains 2 of 90 test examples" in listed
     assert "in the training part" not in tables(knn(*both_features(Sums(), data)))
 
 

@@ -95,7 +95,7 @@ def test_single_texts_are_not_scored() -> None:
 
 def test_too_few_rows_are_not_measured() -> None:
     assert (
-        "only a third is scored; 30 records are too few"
+        "only a third is scored; 30 are too few"
         in uncover_records(Drawn(0, 0), RECORDS[:30], "pairs").sentence
     )
     few = uncover_records(Drawn(0, 0), RECORDS[:65], "pairs")

@@ -413,11 +413,13 @@ def _folders() -> Iterator[Case]:
     yield Case(
         "pictures/unknown classes",
         classes("c0\nc9\n"),
-        "1 of the 2 requested classes have no folder",
+        "no folder exists for 1 of the 2 requested classes",
     )
     yield Case("pictures/classes of bytes", classes(b"\xff\n\0"), "classes.txt")
     yield Case(
-        "pictures/classes above", classes("c0\n..\n"), "1 of the 2 requested classes have no folder"
+        "pictures/classes above",
+        classes("c0\n..\n"),
+        "no folder exists for 1 of the 2 requested classes",
     )
     yield Case("pictures/classes from a pipe", classes(None), "a pipe")
     for name, data in (

@@ -221,10 +221,10 @@ def test_a_constant_that_is_not_declared_fails_in_the_symmetric_form_only() -> N
     first, *_ = prove(written(DCLPlus, formula=one_sided), SHAPES)
     assert not first.passed
     assert first.means.startswith("declare in `holds`")
-    assert "form is wrong; 12 of 30 cases fail" in first.means
-    assert "the first is Symmetric(objective=Mistaken(" in first.means
+    assert "form is wrong; 12 of 30 cases failed" in first.means
+    assert "cases failed, first Symmetric(objective=Mistaken(" in first.means
     everywhere, *_ = prove(mistaken(*MISTAKES["twice"]), SHAPES)
-    assert everywhere.means.startswith("52 of 60 cases fail; the first is Mistaken("), everywhere
+    assert everywhere.means.startswith("52 of 60 cases failed, first Mistaken("), everywhere
     assert everywhere.mistakes[0].startswith("Mistaken(")
 
 

@@ -114,7 +114,7 @@ def test_what_a_run_has_done_is_written_instead_of_settings_without_effect(tmp_p
     (run / "result.json").write_text(json.dumps(record))
     _, page = report(tmp_path, run)
     assert "Done 40 steps (epochs: 1) in 12 s; 1 min 15 s with evaluation and saving" in page.text
-    assert "Held out 102 records; 7 of them share a text with a training record" in page.text
+    assert "Held out 102 records; training records share a text with 7 of them" in page.text
     assert "max-steps: 40" in page.text
     assert not {"epochs: 7.0", "holdout: 0.0", "holdout trained on"} & set(
         re.findall("epochs: 7.0|holdout: 0.0|holdout trained on", page.text)
@@ -122,7 +122,7 @@ def test_what_a_run_has_done_is_written_instead_of_settings_without_effect(tmp_p
     record["details"]["data"] |= {"holdout": 0, "holdout_trained_on": 7}  # of a file
     (run / "result.json").write_text(json.dumps(record))
     _, page = report(tmp_path, run)
-    assert "Dev set 7 of its texts are in the training data" in page.text
+    assert "Dev set the training data contain 7 of its texts" in page.text
 
 
 def test_same_runs_give_the_same_bytes(tmp_path: Path) -> None:

@@ -309,8 +309,8 @@ def test_a_share_to_hold_out_is_scored_only_if_the_score_can_be_measured(
     equal = tmp_path / "equal.tsv"
     equal.write_text("".join(f"a text number {i}\ta text number {i}\n" for i in range(400)))
     for path, why in (
-        (texts, "only 0 of 400 records are texts of at least 8 words, too few to hold some out"),
-        (equal, "only 0 of 400 records are pairs of two different texts, too few to hold some out"),
+        (texts, "too few records (0 of 400) are texts of at least 8 words to hold some out"),
+        (equal, "too few records (0 of 400) are pairs of two different texts to hold some out"),
         (file_of(pairs(40), tmp_path), "too few records to hold some out for a score"),
     ):
         found = chosen(path, **own)
@@ -608,7 +608,7 @@ def test_scored_pairs_of_a_dev_file_that_are_trained_on_are_counted(
     given |= {"logger": [], "max_steps": 1}
     given |= {"loss": "CoSENTLoss", "batch_size": 8, "dev": str(dev)}
     train(TrainSettings.read(given))
-    assert "10 of 12 occur there" in capsys.readouterr().err
+    assert "which contain 10 of 12" in capsys.readouterr().err
 
 
 def test_what_to_try_next(tmp_path: Path) -> None:

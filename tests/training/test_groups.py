@@ -74,7 +74,7 @@ def test_a_group_that_goes_with_a_duplicate_is_told(
     again = json.dumps({**json.loads(once[0]), "label": 7})
     Path(given["files"][0]).write_text("\n".join([*once, once[1], again]), encoding="utf-8")
     fit(**{**given, "max_steps": 1})
-    warning = "in grouped.jsonl. 1 records were dropped, because another label has"
+    warning = "in grouped.jsonl. Dropped records: 1, because another label has"
     assert warning in capsys.readouterr().err
 
 

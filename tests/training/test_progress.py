@@ -83,7 +83,7 @@ def test_what_is_left_out_and_what_the_dev_score_shares_is_told(
     file.write_text("".join("\t".join(row) + "\n" for row in chain))
     outcome = fit(**{**settings, "progress": True, "output": tmp_path / "chain"})
     data = outcome.result.details["data"]
-    shared = f"{data['holdout_trained_on']} of {data['holdout']} held-out records share a text,"
+    shared = f"{data['holdout_trained_on']} of {data['holdout']} held-out records"
     assert data["holdout_trained_on"] > 0
     told = capsys.readouterr().err
     assert f"{shared} such as the answer, with a training record" in told

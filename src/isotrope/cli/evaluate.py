@@ -244,7 +244,7 @@ def _warn_if_known(model: str, queries: Sequence[str]) -> None:
     """Warn if queries are in the data of a run, where scores are higher than on new queries."""
     if known := known_queries(RunFolder(model), queries):
         print(
-            f"{model}: {known:,} of the {len(queries):,} queries are in the data of this run, "
+            f"{model}: the data of this run contain {known:,} of the {len(queries):,} queries, "
             "so the scores are higher than on new queries",
             file=sys.stderr,
         )

@@ -222,15 +222,10 @@ class RowNumber(int):
     """Number of a row, from 1, in data whose rows are not the lines of a file."""
 
 
-def at_line(line: int) -> str:
-    """Return ``"line 3"``, or ``"row 3"`` for a :class:`RowNumber`."""
-    return f"{'row' if isinstance(line, RowNumber) else 'line'} {line}"
-
-
 def place(path: str | Path, line: int | None = None) -> str:
-    """Return ``"file, line 3"``, or ``"file"`` without a line, with control characters escaped."""
-    name = legible(str(path))
-    return name if line is None else f"{name}, {at_line(line)}"
+    """Return ``"file, line 3"`` (or row), ``"file"`` or ``"line 3"``; escape control characters."""
+    at = "" if line is None else f"{'row' if isinstance(line, RowNumber) else 'line'} {line}"
+    return ", ".join(filter(None, (legible(str(path)), at)))
 
 
 def unreadable(path: str | Path, error: Exception) -> InputError:

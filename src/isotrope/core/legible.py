@@ -43,8 +43,9 @@ def shortened(text: str, width: int = 160) -> str:
 
 
 def counted(count: int, what: str) -> str:
-    """Return a number with its noun, ``1 step`` or ``1,200 steps``."""
-    return f"{count:,} {what}{'s' * (count != 1)}"
+    """Return a number with its noun: ``1 step``, ``1,200 steps`` or ``2 queries``."""
+    nouns = f"{what[:-1]}ies" if what.endswith("y") else f"{what}s"
+    return f"{count:,} {what if count == 1 else nouns}"
 
 
 def csv_text(header: Sequence[str], rows: Iterable[Iterable[object]]) -> str:

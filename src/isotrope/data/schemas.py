@@ -31,7 +31,7 @@ from itertools import chain, compress
 from pathlib import Path
 from typing import NamedTuple
 
-from isotrope.core.errors import InputError, at_line, place
+from isotrope.core.errors import InputError, place
 from isotrope.core.legible import counted, shortened
 from isotrope.data.lines import visible
 from isotrope.data.rows import Table, are_answers, are_ids, cell_scores, cell_texts, mark, number
@@ -383,7 +383,7 @@ class Reading:
         """Count a skipped row, by the reason for skipping it."""
         self.left[reason] += 1
         alone = len(self.sources) == 1
-        self._first_left.setdefault(reason, at_line(line) if alone else place(path, line))
+        self._first_left.setdefault(reason, place("" if alone else path, line))
 
     @property
     def kind(self) -> str:

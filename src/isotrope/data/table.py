@@ -169,19 +169,13 @@ def is_saved(folder: Path) -> bool:
 
 def has_pictures(folder: Path) -> bool:
     """Return whether ``save_to_disk``'s folder, or one of parquet files, has a picture column."""
+    for path in folder.rglob("*.parquet"):
+        open_table(path)  # refuses a damaged file
+        fields = _module("pyarrow.parquet", "parquet").read_schema(path)
+        if any(each.name in IMAGE or "binary" in str(each.type) for each in fields):
+            return True
     infos = (path.read_text("utf-8", "replace") for path in folder.rglob("dataset_info.json"))
-    if any(f'"{word}"' in info for info in infos for word in ("Image", *IMAGE)):
-        return True
-    return any(_shows_pictures(path) for path in folder.rglob("*.parquet"))
-
-
-def _shows_pictures(path: Path) -> bool:
-    pyarrow, parquet = _module("pyarrow", "parquet"), _module("pyarrow.parquet", "parquet")
-    try:
-        fields = [*parquet.read_schema(path)]
-    except (pyarrow.ArrowException, OSError):  # the reader of texts reports the damage
-        return False
-    return any(each.name in IMAGE or "binary" in str(each.type) for each in fields)
+    return any(f'"{word}"' in info for info in infos for word in ("Image", *IMAGE))
 
 
 def check_saved(folder: Path) -> None:

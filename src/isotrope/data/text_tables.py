@@ -203,10 +203,9 @@ def _rows_of_file(path: Path) -> Iterator[tuple[int, Any]]:
 
 def _rows_of_lines(path: Path, limit: int) -> Iterator[tuple[int, Any]]:
     number = 0
-    for line, text in lines(path, limit):
-        is_blank = not text.strip()  # it ends a document, and is not a row
-        for row in [{}] if is_blank else _rows(_value(path, text, line)):
-            number += not is_blank
+    for _, value in _row_a_line(path, limit):
+        for row in _rows(value):
+            number += value != {}  # a blank line ends a document, and is not a row
             yield RowNumber(number), row
 
 

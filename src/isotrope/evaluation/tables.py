@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from isotrope.core.legible import shortened
+from isotrope.core.legible import counted, shortened
 from isotrope.core.result import Result
 from isotrope.core.table import TitledTable, table
 from isotrope.data.text.copies import NearCopies
@@ -88,17 +88,17 @@ def _remarks(details: Mapping[str, Any]) -> list[str]:
     lines = []
     if unseen := details.get("unseen"):
         lines.append(
-            f"{unseen:,} of {details['test']:,} test examples count as wrong, because the training "
-            "part has no example of their class"
+            "the training part has no example of the class of "
+            f"{unseen:,} of {details['test']:,} test examples, which therefore count as wrong"
         )
     if repeated := details.get("repeated"):
         lines.append(
-            f"{repeated:,} of {details['test']:,} test examples are also in the training part, so "
-            "the scores are higher than on new examples"
+            f"the training part contains {repeated:,} of {details['test']:,} test examples, so the "
+            "scores are higher than on new examples"
         )
     if details.get("k", 0) < details.get("k_asked", 0):
         lines.append(
-            f"all {details['k']:,} training examples vote, because there are fewer than "
+            f"every training example votes ({details['k']:,}), because there are fewer than "
             f"{details['k_asked']:,}"
         )
     return lines
@@ -202,10 +202,8 @@ def _summed_up(rows: Sequence[Mapping[str, Any]], first: str) -> str:
     """Return a line on how many scores of a model are higher or lower than those of the first."""
     verdicts = [row["verdict"] for row in rows]
     higher, lower, noise = (verdicts.count(verdict) for verdict in ("higher", "lower", "noise"))
-    return (
-        f"of the {len(rows)} scores of {rows[0]['model']}, {higher} are higher than those of "
-        f"{first}, {lower} are lower, and {noise} are within noise"
-    )
+    compared = f"scores of {rows[0]['model']}, compared with {first}"
+    return f"{compared}: {higher} higher, {lower} lower, and {noise} within noise"
 
 
 def _won_and_lost(details: Mapping[str, Any]) -> list[str]:
@@ -215,8 +213,8 @@ def _won_and_lost(details: Mapping[str, Any]) -> list[str]:
     for name, changes in zip(others, details.get("queries", ()), strict=False):  # only in retrieval
         lines += [
             "",
-            f"{name} ranks the best-ranked right answer of {changes['better']:,} queries higher "
-            f"than {first}, and of {changes['worse']:,} lower (a rank above 100, empty in "
+            f"{name} ranks the best-ranked right answer of {counted(changes['better'], 'query')} "
+            f"higher than {first}, and of {changes['worse']:,} lower (a rank above 100, empty in "
             "--queries, is lower than all others); the ranks, by the change of 1/rank:",
         ]
         for query in changes["most"]:

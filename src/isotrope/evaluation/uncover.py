@@ -169,7 +169,7 @@ def uncover_records(
             groups=None if groups is None else groups[order[:scored]],
         )
     except InputError:
-        why = f"add records: only a third is scored; {len(records):,} records are too few"
+        why = f"add records: only a third is scored; {len(records):,} are too few"
         return Uncovered("unknown", why)
     queries = [prompts[0] + text for text in data.queries]
     corpus = [prompts[1] + text for text in data.corpus]

@@ -214,7 +214,7 @@ def _entries(
         return Check(name, len(errors), f"{worst:.1e}", passed=True)
     case, views = wrong[0]
     shape = " x ".join(map(str, views[0].shape))
-    where = f"{len(wrong)} of {len(errors)} cases fail; the first is {case!r} on {shape} embeddings"
+    where = f"{len(wrong)} of {len(errors)} cases failed, first {case!r} on {shape} embeddings"
     reason = measured(case, *views) if measured else ""
     if all(isinstance(case, Symmetric) for case, _ in wrong) and error is proof.double_entry:
         reason = f"{_ONE_SIDED}: only the symmetric form is wrong"
@@ -261,7 +261,7 @@ def _finite(cls: type[Objective]) -> Check:
     if not bad:
         return Check(name, len(tried), "finite", passed=True)
     remedy = _ALONE if all("without negatives" in what for what in bad) else _UNBOUNDED
-    means = f"{remedy}: {len(bad)} numbers are not finite, first the {bad[0]}"
+    means = f"{remedy}; numbers that are not finite: {len(bad)}, first the {bad[0]}"
     return Check(name, len(tried), "not finite", passed=False, means=means)
 
 

@@ -212,10 +212,10 @@ def _data_facts(run: Run) -> list[tuple[str, str]]:
     facts = [("Images" if run.of_images else "Text", _parameters(described))]
     held_out, shared = data.get("holdout"), data.get("holdout_trained_on")
     if held_out:
-        also = f"; {_plain(shared)} of them share a text with a training record" if shared else ""
+        also = f"; training records share a text with {_plain(shared)} of them" if shared else ""
         facts.append(("Held out", f"{_plain(held_out)} records{also}"))
     elif shared:  # the dev set is a file of the user
-        facts.append(("Dev set", f"{_plain(shared)} of its texts are in the training data"))
+        facts.append(("Dev set", f"the training data contain {_plain(shared)} of its texts"))
     return facts
 
 

@@ -181,7 +181,7 @@ def _for_pairs(facts: Facts, encoder: SentenceEncoder, settings: TrainSettings) 
     left = float(np.interp(loss, (_KNOWN, _UNKNOWN), (0.1, 1)))
     query, passage = own_prompts(encoder)
     own = settings.objective_settings
-    both = "this loss compares each text of a pair with all other texts of the batch"
+    both = "the loss of each step; it compares each text of a pair with all others in the batch"
     state = "there is much to learn" if left == 1 else "the encoder already ranks many pairs well"
     why = "no loss was measured before training, so these are the values for much to learn"
     if before is not None:

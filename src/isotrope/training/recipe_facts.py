@@ -279,7 +279,7 @@ def _split(
 def _lack(able: int, pairs: int, wanted: float, views: Views) -> str:
     """Return why too few records can be scored, if ``able`` of ``pairs`` fit a search task."""
     if 2 * able < pairs:
-        return f"only {able:,} of {pairs:,} records are {USABLE[views == 'dropout']}, too few"
+        return f"too few records ({able:,} of {pairs:,}) are {USABLE[views == 'dropout']}"
     if wanted >= FEWEST:
         return "the pairs have too few different first texts"
     return "there are too few records"

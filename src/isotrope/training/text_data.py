@@ -287,11 +287,11 @@ def seen_in_training(watch: DevMetric, settings: TrainSettings, *, known: bool) 
         )
     if settings.dev == "auto":
         return (
-            f"the dev score can be higher than that of new texts: {counts} held-out records share "
-            "a text, such as the answer, with a training record"
+            "the dev score can be higher than that of new texts: training records share a text, "
+            f"such as the answer, with {counts} held-out records"
         )
     what, surely = ("queries", "is") if watch.queries else ("first sentences", "can be")
     return (
-        f"warning: remove the {what} of {settings.dev} from the training data: {counts} occur "
-        f"there (case and most punctuation ignored), so the dev score {surely} too high"
+        f"warning: remove the {what} of {settings.dev} from the training data, which "
+        f"contain {counts} (case and most punctuation ignored), so the dev score {surely} too high"
     )

@@ -141,7 +141,7 @@ class TextTask(TrainingTask):
             group = self.settings.groups or "label"
             warn(
                 "warning: join groups that share a record, as `isotrope audit --groups` does in "
-                f"grouped.jsonl. {report.groups_dropped:,} records were dropped, because another "
+                f"grouped.jsonl. Dropped records: {report.groups_dropped:,}, because another "
                 f"{group} has the same record. Other records of the same {group} as a dropped "
                 "record now count as negatives of the record that was kept"
             )

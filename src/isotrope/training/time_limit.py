@@ -79,7 +79,8 @@ class TimeLimit:
         cut = f"; with `--max-length {SHORTEST}`, a step takes {self.shorter:.0%} of the time"
         return (
             f"train longer: --minutes {self.minutes:g} has time for {steps:,} of {most:,} steps; "
-            f"about `--minutes {enough}` has time for all{twice}" + cut * (self.shorter < _NEARLY)
+            f"about `--minutes {enough}` has time for all{twice}, at the speed of this run, which "
+            "other programs may have slowed" + cut * (self.shorter < _NEARLY)
         )
 
 

@@ -141,7 +141,7 @@ def test_chosen_classes(tmp_path: Path) -> None:
         assert found.test.labels.tolist() == [0, 1]
     with pytest.raises(
         InputError,
-        match=r"correct the class 'C3' .*'c3'.*; 1 of the 2 requested classes have no folder",
+        match=r"correct the class 'C3' .*'c3'.*; no folder exists for 1 of the 2 requested classes",
     ):
         load_images(tmp_path, classes=["c1", "C3"])
     with pytest.raises(InputError, match="name at least 2 different classes, not 1"):

@@ -116,7 +116,7 @@ class _FolderSplit:
             raise InputError(
                 f"{place(self.folder)}: correct the class "
                 f"{missing[0]!r}{nearest(missing[0], self.class_names)}, or add its folder; "
-                f"{len(missing)} of the {len(classes)} requested classes have no folder"
+                f"no folder exists for {len(missing)} of the {len(classes)} requested classes"
             )
         wanted = set(classes)
         self.class_names = sorted(wanted)

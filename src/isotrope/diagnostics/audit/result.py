@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isotrope.core.files import tidy, write_all
+from isotrope.core.legible import counted
 from isotrope.core.lock import exclusive_lock
 from isotrope.core.result import json_text
 from isotrope.core.table import TitledTable
@@ -206,7 +207,7 @@ class Audit(ABC):
         sizes = np.unique(self._grouped(), return_counts=True)[1]
         return (
             f"{self.suspects:,} pairs of {noun} seem to belong together. They cause {push:.1%} of "
-            f"all push, and form {(sizes > 1).sum():,} groups of up to {sizes.max():,} {noun}."
+            f"all push, in {counted((sizes > 1).sum(), 'group')} of up to {sizes.max():,} {noun}."
         )
 
     def _pairs_table(

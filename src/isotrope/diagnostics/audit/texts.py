@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from isotrope.core.legible import shortened
+from isotrope.core.legible import counted, shortened
 from isotrope.core.table import TitledTable
 from isotrope.data.text.copies import NearCopies
 from isotrope.data.text.repeats import joined_groups
@@ -147,9 +147,9 @@ class TextAudit(Audit):
         sizes = np.unique(joined_groups(self.rows.marks[:, :2]), return_counts=True)[1]
         if self.rows.views != "adjacent" and len(linked := sizes[sizes > 1]):
             note += (
-                f" {linked.sum():,} rows share a text with another row, directly or through "
-                f"others ({len(linked):,} groups of up to {linked.max():,}). `isotrope train` does "
-                "not push such rows apart; in a group of over a twentieth of all rows, it does so, "
+                f" {linked.sum():,} rows share a text with another row, directly or through others "
+                f"({counted(len(linked), 'group')} of up to {linked.max():,}). `isotrope train` "
+                "does not push them apart; in a group of over a twentieth of all rows, it does so, "
                 "except rows that share a text themselves."
             )
         advice = "\n".join(f"- {line}" for line in self.advice())
