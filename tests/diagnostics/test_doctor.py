@@ -95,11 +95,11 @@ def test_a_healthy_verdict_prints_its_key_numbers_with_their_thresholds() -> Non
     assert f"{line} (a fault if below 1.5)" in lines
 
 
-@pytest.mark.parametrize("outcome", ["worse", "not known", "within noise"])
+@pytest.mark.parametrize("outcome", ["worse", "not known", "undecided"])
 def test_a_fall_within_noise_is_no_overfitting(outcome: Outcome) -> None:
     judged = Judgement(outcome, "what became of it", {})
     found = diagnose(replace(case(scores=(80.0, 78.0)), judgement=judged))
-    assert ("overfitting" in found.verdict) == (outcome != "within noise")
+    assert ("overfitting" in found.verdict) == (outcome != "undecided")
     assert "overfitting" in diagnose(case(scores=(80.0, 78.0))).verdict
 
 

@@ -151,16 +151,16 @@ def test_headline_and_verdicts(tmp_path: Path) -> None:
     )
     _, page = report(tmp_path, worse)
     assert "Training made it worse: the best model is the one before training" in page.text
-    even = write_run(tmp_path / "even", dev=(86.61, 86.55), judgement="within noise")
+    even = write_run(tmp_path / "even", dev=(86.61, 86.55), judgement="undecided")
     _, page = report(tmp_path, even)
-    assert "No change beyond noise: the best model is the one before training" in page.text
-    slight = write_run(tmp_path / "slight", judgement="within noise")
+    assert "No clear gain: the best model is the one before training" in page.text
+    slight = write_run(tmp_path / "slight", judgement="undecided")
     record = json.loads((slight / "result.json").read_text())
     record["details"]["judgement"]["numbers"] = {"saved": {"low": -0.11, "high": 1.27}}
     (slight / "result.json").write_text(json.dumps(record))
     _, page = report(tmp_path, slight)
-    assert "+0.52 over the model before training: within noise." in page.text
-    assert "+0.52 95% interval -0.11 to +1.27: within noise" in page.text
+    assert "+0.52 over the model before training: undecided." in page.text
+    assert "+0.52 95% interval -0.11 to +1.27: undecided" in page.text
     _, page = report(tmp_path, write_run(tmp_path / "same", dev=(86.61, 86.61)))
     assert "No gain: the best model is the one before training (step 0)." in page.text
     _, page = report(tmp_path, better)
@@ -321,7 +321,7 @@ def test_diagnoses_come_first(tmp_path: Path) -> None:
     ("outcome", "pill", "colour", "sentence"),
     [
         ("worse", "healthy; worse", "faulty", "Healthy, but training made the model worse."),
-        ("within noise", "healthy; within noise", "even", "Healthy."),
+        ("undecided", "healthy; undecided", "even", "Healthy."),
         ("improved", "healthy; improved", "healthy", "Healthy."),
     ],
 )

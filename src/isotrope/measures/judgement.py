@@ -26,7 +26,7 @@ _FOR_ERRORS = 400  # resamples for a standard error that is right to 4%
 _START_SAVED = "the saved model is the one before training"
 _Numbers = dict[str, dict[str, float]]
 
-Outcome = Literal["improved", "within noise", "worse", "not known"]
+Outcome = Literal["improved", "undecided", "worse", "not known"]
 Saved = Literal["best", "trained", "original", "last"]
 
 EASY = 90.0
@@ -153,7 +153,7 @@ class Judgement:
     Attributes:
         outcome: ``improved``: the saved model is better than the start, by more than noise.
             ``worse``: the saved model is no better, and the last step is worse, by more than
-            noise. ``not known``: only the start was scored. ``within noise``: all other cases.
+            noise. ``not known``: only the start was scored. ``undecided``: all other cases.
         sentence: The judgement with its numbers, as a sentence.
         numbers: A dict from ``start``, ``saved`` and ``last`` to dicts of ``step`` and ``score``.
             ``saved`` and ``last`` also have the ``difference`` to ``start``, its bounds ``low`` and
@@ -170,6 +170,7 @@ class Judgement:
         fields = record if isinstance(record, Mapping) else {}
         sentence, numbers = fields.get("sentence"), fields.get("numbers")
         stated = fields.get("outcome")
+        stated = "undecided" if stated == "within noise" else stated  # of earlier versions
         outcome: Outcome | None = next((word for word in get_args(Outcome) if word == stated), None)
         if outcome is None or not isinstance(sentence, str) or not isinstance(numbers, Mapping):
             raise InputError(
@@ -203,7 +204,7 @@ def judge(history: DevHistory) -> Judgement:
         return Judgement("improved", _improved(history, numbers), numbers)
     if _fell(numbers["last"]):
         return Judgement("worse", _worse(history, numbers), numbers)
-    return Judgement("within noise", _within_noise(history, numbers), numbers)
+    return Judgement("undecided", _undecided(history, numbers), numbers)
 
 
 def judgement_of(folder: Path, details: Mapping[str, Any] | None) -> Judgement | None:
@@ -277,7 +278,7 @@ def _worse(history: DevHistory, numbers: _Numbers) -> str:
     return f"training made the model worse: {was} and {end}"
 
 
-def _within_noise(history: DevHistory, numbers: _Numbers) -> str:
+def _undecided(history: DevHistory, numbers: _Numbers) -> str:
     start = numbers["start"]
     if numbers["saved"]["step"] == start["step"]:
         end = f"{_last_score(numbers)}; {_START_SAVED}"
@@ -285,7 +286,7 @@ def _within_noise(history: DevHistory, numbers: _Numbers) -> str:
         end = _saved_score(history, numbers)
     if start["score"] >= EASY and history.name.startswith("held-out"):
         end += "; so high a score can hardly rise, so score both models on all your texts, too"
-    return f"within noise: {history.name} was {start['score']:.2f} at the start and {end}"
+    return f"undecided: {history.name} was {start['score']:.2f} at the start and {end}"
 
 
 def _saved_score(history: DevHistory, numbers: _Numbers) -> str:

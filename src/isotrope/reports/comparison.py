@@ -103,7 +103,10 @@ def headline(runs: Sequence[Run]) -> str:
 
 def _no_gain(run: Run) -> str:
     """Return a sentence on a run whose best score is not above that before training."""
-    leads = {"worse": "Training made it worse", "within noise": "No change beyond noise"}
+    leads = {
+        "worse": "Training made it worse",
+        "undecided": "No clear gain",
+    }
     lead = leads.get(run.outcome, "No gain")
     start, score, digits = run.metric("dev_start"), run.metric(run.saved), _dev_digits([run])
     if not run.saved_step or start is None or score is None:
@@ -160,7 +163,7 @@ def pill(diagnosis: Diagnosis, outcome: str) -> Pill:
     words = diagnosis.words if outcome == "not known" else f"{diagnosis.words}; {outcome}"
     if not diagnosis.healthy or outcome == "worse":
         return Pill(words, "faulty")
-    return Pill(words, "even" if outcome == "within noise" else "healthy")
+    return Pill(words, "even" if outcome == "undecided" else "healthy")
 
 
 def differing(runs: Sequence[Run]) -> list[str]:

@@ -118,7 +118,7 @@ def next_step(
             "RUN/rejected",
         )
     advice = []  # the most important first
-    if history.scores.get(first, 0.0) >= EASY and judge(history).outcome == "within noise":
+    if history.scores.get(first, 0.0) >= EASY and judge(history).outcome == "undecided":
         files = settings.inputs
         file = files[0] if len(files) == 1 and Path(files[0]).is_file() else "FILE"
         advice.append(

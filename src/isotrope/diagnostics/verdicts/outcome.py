@@ -300,7 +300,7 @@ def _overfitting(case: RunEvidence) -> Found | None:
     if not crosses(name, best - last):
         return None
     never_rose = step == 0
-    if never_rose and case.judgement is not None and case.judgement.outcome == "within noise":
+    if never_rose and case.judgement is not None and case.judgement.outcome == "undecided":
         return None
     return Found(
         (
