@@ -45,7 +45,8 @@ def gradients(value: Tensor, *inputs: Tensor, create_graph: bool = False) -> lis
 def node_of(objective: Objective, a: Tensor, b: Tensor) -> set[str]:
     """What the loss was computed by: the names of all nodes of its graph."""
     names: set[str] = set()
-    ahead = [objective(a, b).grad_fn]
+    loss = objective(a, b)  # torch 2.5 loses the nodes of a loss that is gone
+    ahead = [loss.grad_fn]
     while ahead:
         node = ahead.pop()
         names.add(type(node).__name__)
