@@ -2,12 +2,15 @@
 
 import ast
 import inspect
+import pydoc
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import isotrope
+from tests.docs.run_page import blocks
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -33,6 +36,60 @@ def test_each_is_documented(name: str) -> None:
     assert inspect.getdoc(getattr(isotrope, name)), "no docstring"
     used = re.compile(rf"isotrope\.{name}\b|from isotrope import .*\b{name}\b")
     assert any(used.search(page.read_text(encoding="utf-8")) for page in PAGES), "on no page"
+
+
+def imported(code: str) -> Iterator[str]:
+    """Yield the dotted names that imports of the package, and its attributes, refer to."""
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] == "isotrope":
+            yield from (f"{node.module}.{name.name}" for name in node.names)
+        elif isinstance(node, ast.Import):
+            names = [name.name for name in node.names]
+            yield from (name for name in names if name.split(".")[0] == "isotrope")
+        elif isinstance(node, ast.Attribute):
+            yield from re.findall(r"isotrope(?:\.\w+)+$", ast.unparse(node))
+
+
+def named(page: str) -> Iterator[str]:
+    """Yield the dotted names of the package on a page: in Python, and in sentences."""
+    for block in blocks(page):
+        if block.language == "python":
+            yield from imported(block.text)
+    prose = " ".join(re.sub(r"^```.*?^```$", "", page, flags=re.DOTALL | re.MULTILINE).split())
+    for span in re.findall(r"`([^`]+)`", prose):
+        if re.match(r"(from|import) isotrope\b", span):
+            yield from imported(span)
+        elif whole := re.match(r"(isotrope(?:\.\w+)+)(?![\w/*-])", span):
+            yield whole[1]
+    for span, module in re.findall(r"`([^`]+)` (?:from|of|in) `(isotrope(?:\.\w+)+)`", prose):
+        yield from (f"{module}.{name}" for name in re.findall(r"(?<![\w.])([A-Za-z]\w*)\(", span))
+
+
+HANDWRITTEN = [page for page in PAGES if page.parent.name in (ROOT.name, "docs", "guide")]
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in HANDWRITTEN if page.stem != "LOG"], ids=lambda page: page.stem
+)
+def test_each_name_on_a_page_exists(page: Path) -> None:
+    names = set(named(page.read_text(encoding="utf-8")))
+    assert not [name for name in sorted(names) if pydoc.locate(name) is None]
+
+
+def test_names_on_a_page_are_seen() -> None:
+    page = """Use `one(two("FILE"))` from `isotrope.a`, `isotrope.b.c(x)` or
+`from isotrope.d import e, f`, not the file `isotrope.yaml-old`.
+
+```python
+from isotrope.g import h
+import isotrope
+
+isotrope.i.j(3)
+```
+"""
+    assert {f"isotrope.{name}" for name in ("a", "a.one", "a.two", "b.c", "d.e", "d.f")} | {
+        f"isotrope.{name}" for name in ("g.h", "i", "i.j")
+    } == set(named(page)) - {"isotrope"}
 
 
 def test_no_room_takes_the_name_of_a_function() -> None:
