@@ -1,9 +1,13 @@
 """PairedRows that stand out, and hard negatives."""
 
+from pathlib import Path
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from isotrope.data.sources import read
+from isotrope.data.text.store_writer import StoreSettings, build
 from isotrope.diagnostics.audit.pairs import find_pairs, find_texts
 from isotrope.diagnostics.audit.push import Ledger, ledger, mine_negatives
 from isotrope.diagnostics.audit.rows import read_rows
@@ -22,7 +26,8 @@ def test_rows_out_of_step_are_apart_and_the_others_solved() -> None:
 
 def test_lengths_cuts_and_repetitions() -> None:
     records = [(f"question {i}", f"answer {i}") for i in range(100)]
-    records[7] = ("Question, 2!", "ANSWER 2")
+    records[7] = records[2]
+    records[8] = ("Question, 2!", "ANSWER 2")  # near-identical, but `isotrope train` keeps it
     lengths = np.full((100, 2), 10)
     lengths[5, 1], lengths[6, 0] = 90, 1
     plain = embedded(100)
@@ -34,11 +39,25 @@ def test_lengths_cuts_and_repetitions() -> None:
     assert found["cut"].tolist() == [5]
 
 
+def test_repeated_rows_are_those_that_training_drops(tmp_path: Path) -> None:
+    records = [(f"split `{i}`", f".a .b {i}") for i in range(20)]
+    records[5], records[6], records[7] = (records[4][0], ".a.b 4"), records[2], ("Split 3", ".a.b3")
+    found = find_texts(read_rows(records), embedded(20))
+    assert found["repeated"].tolist() == [6]
+
+    def tokenize(texts: list[str], max_length: int) -> tuple[list[list[int]], int]:
+        return [[1] for _ in texts], 0
+
+    settings = StoreSettings(vocabulary=2, max_length=8)
+    store = build(tmp_path / "store", read(records), tokenize, settings)
+    assert store.report.duplicates_dropped == 1
+
+
 def test_a_pair_with_another_hard_negative_is_no_repetition() -> None:
     records = [(f"question {i // 2}", f"answer {i // 2}", f"negative {i}") for i in range(20)]
     records[9] = records[8]
     triples = read_rows(records)
-    assert triples.marks.shape == (20, 3)
+    assert (triples.columns, triples.marks.shape) == (3, (20, 2))
     found = find_texts(triples, embedded(20))
     assert found["repeated"].tolist() == [9]
 

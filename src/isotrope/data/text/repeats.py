@@ -3,6 +3,7 @@
 import hashlib
 import re
 import unicodedata
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +60,11 @@ def letters(text: str) -> bytes:
 def hash64(content: bytes, key: bytes = b"") -> int:
     """Return the 64-bit BLAKE2b hash of ``content``; ``key`` has at most 64 bytes."""
     return int.from_bytes(hashlib.blake2b(content, digest_size=8, key=key).digest(), "little")
+
+
+def record_mark(texts: Sequence[str]) -> int:
+    """Return a hash of a record's texts; training drops a record whose hash an earlier one has."""
+    return hash64("\0".join(texts).encode())
 
 
 def group_mark(group: str, anchor: str) -> int:

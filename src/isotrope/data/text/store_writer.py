@@ -23,7 +23,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace, file_digest
 from isotrope.core.run_folder import MANIFEST
 from isotrope.data.schemas import EMPTY, Reading, Record
-from isotrope.data.text.repeats import group_mark, hash64, near_identical
+from isotrope.data.text.repeats import group_mark, hash64, near_identical, record_mark
 from isotrope.data.text.tokens import CHUNK, FORMAT, WIDTHS, StoreReport, TokenStore
 from isotrope.data.text.views import ALONE, Formed, Former, HeldOut, Views, ViewsName, resolve
 
@@ -203,7 +203,7 @@ class _Writer:
             has_group = record.group and not record.held
             self._values[_GROUPED].append(hash64(grouped) if has_group else 0)
         self._values[_ROWS].append(row)
-        self._values[_HASHES].append(hash64("\0".join(record.texts).encode()))
+        self._values[_HASHES].append(record_mark(record.texts))
         too_many = len(self._values[_ROWS]) >= _BATCH_RECORDS
         if too_many or self._characters >= _BATCH_CHARACTERS:
             self._flush()

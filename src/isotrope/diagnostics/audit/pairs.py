@@ -7,7 +7,7 @@ from 0. The rows of *apart* are sorted from worst to best, all other rows by the
   rows are *apart* if a column of the file is shifted by some lines.
 - *solved*: the gradient dissipation GD is below 0.01, so the row has nothing left to learn.
 - *cut*: a text is too long, so training cuts off its last tokens.
-- *repeated*: an earlier row has the same texts, except for case and most punctuation.
+- *repeated*: an earlier row has exactly the same texts, so training drops the row.
 - *lengths*: a text is far longer or shorter than the middle half of the texts in its column.
 - *scripts*: a text is in a script that is rare in its column, for example Cyrillic.
 """
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from isotrope.core.views import unit
 from isotrope.data.order import Order
+from isotrope.data.text.repeats import record_mark
 from isotrope.diagnostics.audit.rows import Embedded, EmbeddedTexts, PairedRows
 from isotrope.paradigm.anatomy import DEAD
 from isotrope.paradigm.objective import Objective
@@ -52,15 +53,15 @@ def find_texts(rows: PairedRows, embedded: EmbeddedTexts) -> dict[str, NDArray[n
     """Return a dict from ``cut``, ``repeated``, ``lengths`` and ``scripts`` to row numbers."""
     return {
         "cut": np.flatnonzero(embedded.cut),
-        "repeated": repeated(rows.marks),
+        "repeated": repeated(np.array([record_mark(texts) for texts in rows.texts])),
         "lengths": np.flatnonzero(_outlying(embedded.lengths)),
         "scripts": np.flatnonzero(_other_scripts(rows.texts)),
     }
 
 
 def repeated(marks: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Return the numbers of the rows of ``marks`` (n x k hashes) that equal an earlier row."""
-    first = np.unique(marks, axis=0, return_index=True)[1]
+    """Return the numbers of the rows whose hash in ``marks`` (n) equals that of an earlier row."""
+    first = np.unique(marks, return_index=True)[1]
     return np.setdiff1d(np.arange(len(marks)), first)
 
 

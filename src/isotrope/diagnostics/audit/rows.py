@@ -49,8 +49,8 @@ class PairedRows:
         name: Name of the file, or "the data" for texts in memory.
         empty: Number of records that were skipped because a text is empty.
         left_out: What was skipped and why; an empty text if nothing was.
-        marks: Hashes of the texts, uint64 (n x columns). Near-identical texts have
-            the same hash. A third column has one hash of all hard negatives.
+        marks: Hashes of anchors and positives, uint64 (n x 1 for single texts, or n x 2).
+            Near-identical texts have the same hash.
         grouped: Hash of each record's group, uint64 (n). Without a group, the anchor is hashed.
     """
 
@@ -69,7 +69,7 @@ class PairedRows:
     @property
     def columns(self) -> int:
         """Number of columns: 1 for single texts, 2 for pairs, 3 for pairs with hard negatives."""
-        return int(self.marks.shape[1])
+        return min(3, max(map(len, self.texts)))
 
 
 @dataclass(frozen=True)
@@ -225,14 +225,7 @@ def pair_rows(
     texts = [formed.texts for formed in kept]
     if len(texts) < 2:
         raise InputError(f"give at least 2 rows with text: {name} has {len(texts)}")
-    with_hard = any(len(record) > 2 for record in texts)
-    marks = [
-        [
-            *(hash64(near_identical(text)) for text in record[:2]),
-            *([hash64(b"\0".join(map(near_identical, record[2:])))] if with_hard else []),
-        ]
-        for record in texts
-    ]
+    marks = [[hash64(near_identical(text)) for text in record[:2]] for record in texts]
     grouped = [group_mark(formed.group, formed.texts[0]) for formed in kept]
     return PairedRows(
         texts,
@@ -279,7 +272,7 @@ def embed_rows(
         tokens = (encoder.tokenize(column, limit)[0] for column in whole)
         inputs = [np.array([hash64(str(row).encode()) for row in c], np.uint64) for c in tokens]
         own = np.array([hash64(near_identical(t)) for r in rows.texts for t in r[2:]], np.uint64)
-        row_marks = np.stack([rows.marks[:, :2], np.stack(inputs[:2], axis=1)])
+        row_marks = np.stack([rows.marks, np.stack(inputs[:2], axis=1)])
         hard = HardNegatives(views[2], owners, np.stack([own, inputs[2]]), row_marks)
     groups, texts = _groups(rows)
     limits = (limit, encoder.max_length, encoder.positions)
@@ -288,7 +281,7 @@ def embed_rows(
 
 def _groups(rows: PairedRows) -> tuple[Tensor, Tensor | None]:
     """Return the group of each row, and hashes of texts that rows of several groups share."""
-    marks = rows.marks[:, :2]
+    marks = rows.marks
     own = joined_unless_large(marks) if rows.views == "pairs" else marks[:, 0]
     groups = joined_groups(np.column_stack([own, rows.grouped]))
     linked = joined_groups(np.column_stack([marks, groups.view(np.uint64)]))

@@ -156,10 +156,10 @@ def audit_rows(
     measured["found"] |= find_texts(rows, embedded)
     mined = None
     if settings.mine:
-        marks, groups = rows.marks[:, :2], measured["groups"]
-        mined = mine_negatives(book, groups, marks, settings.mine, settings.hardness)
+        groups = measured["groups"]
+        mined = mine_negatives(book, groups, rows.marks, settings.mine, settings.hardness)
     columns = zip(*(texts[:2] for texts in rows.texts), strict=True)
-    same = joined_groups(np.column_stack([rows.marks[:, :2], rows.grouped]))
+    same = joined_groups(np.column_stack([rows.marks, rows.grouped]))
     return TextAudit(
         **measured,
         encoder=encoder,
@@ -184,7 +184,7 @@ def audit_pictures(
 ) -> PictureAudit:
     """Audit embedded crops of ``method``. ``scratch``: whether the encoder's weights are random."""
     _, measured = _measured(embedded, objective, settings, keep=_PARTNERS)
-    measured["found"]["repeated"] = repeated(pictures.marks[:, None])
+    measured["found"]["repeated"] = repeated(pictures.marks)
     return PictureAudit(
         **measured,
         encoder=encoder,

@@ -144,7 +144,7 @@ class TextAudit(Audit):
     def tables(self) -> list[TitledTable]:
         """Return the tables for terminal and page."""
         note = f"Skipped: {self.rows.left_out}." if self.rows.left_out else ""
-        sizes = np.unique(joined_groups(self.rows.marks[:, :2]), return_counts=True)[1]
+        sizes = np.unique(joined_groups(self.rows.marks), return_counts=True)[1]
         if self.rows.views != "adjacent" and len(linked := sizes[sizes > 1]):
             note += (
                 f" {linked.sum():,} rows share a text with another row, directly or through others "
@@ -272,7 +272,7 @@ class TextAudit(Audit):
         dropped = np.union1d(self.found["apart"], self.found["repeated"])
         rows = np.setdiff1d(np.arange(len(self.rows)), dropped)
         _, first, group = np.unique(self._grouped()[rows], return_index=True, return_inverse=True)
-        marks = self.rows.marks[rows, :2]
+        marks = self.rows.marks[rows]
         kept: NDArray[np.int64] = rows[(marks == marks[first[group]]).all(axis=1)]
         return kept
 
