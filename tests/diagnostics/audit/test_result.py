@@ -255,6 +255,15 @@ def test_the_note_says_which_linked_rows_are_pushed_apart(size: int, limit: str 
     assert limit is None or limit in text
 
 
+def test_the_number_of_mined_negatives_is_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    audit = audited(InfoNCE(), mine=2, hardness=1.0)
+    audit.write(tmp_path, "")
+    assert "mined.jsonl: 400 negatives for 200 rows\n" in capsys.readouterr().err
+    assert len((tmp_path / "mined.jsonl").read_text().splitlines()) == 400
+
+
 def test_a_file_for_which_too_few_rows_are_left_is_not_written() -> None:
     audit = audited(InfoNCE(), mine=1, hardness=1.0)
     assert audit.unwritten == {}

@@ -234,6 +234,9 @@ class TextAudit(Audit):
         """Write the files; print which rows or files are left out on stderr."""
         super().write(folder, page)
         written = [] if "cleaned.jsonl" in self.unwritten else [self.cleaned]
+        if self.mined is not None and "mined.jsonl" not in self.unwritten:
+            rows = counted(len(np.unique(self.mined[:, 0])), "row")
+            written.append(f"mined.jsonl: {counted(len(self.mined), 'negative')} for {rows}")
         print(*written, *self.unwritten.values(), sep="\n", file=sys.stderr)
 
     @property
