@@ -88,7 +88,7 @@ def joined_groups(marks: NDArray[np.uint64]) -> NDArray[np.int64]:
 
 
 def most_joined(count: int) -> int:
-    """Return the largest group of ``count`` pairs that is joined: larger ones have few negatives."""
+    """Return the size of the largest group of ``count`` pairs whose rows are not pushed apart."""
     return max(2, count // 20)
 
 
