@@ -38,6 +38,15 @@ raise SystemExit("the loop failed")
 """
 
 
+def test_a_killed_loop_has_left_its_rows(tmp_path: Path) -> None:
+    trained = PROGRAM.partition("train(isotrope")[0]
+    killed = f'{trained}train(isotrope.Doctor(every=1, path="killed"))\nos._exit(9)'
+    subprocess.run([sys.executable, "-c", killed], cwd=tmp_path, check=False, timeout=MINUTES)
+    folder = RunFolder(tmp_path / "killed")
+    assert folder.diagnosis.is_file()
+    assert folder.metrics.read_text().count("\n") == 1 + 5
+
+
 def test_a_loop_that_never_saves_is_written_at_the_end(tmp_path: Path) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM],

@@ -29,8 +29,10 @@ from isotrope.adapters.doctor.hugging_face import (
 )
 from isotrope.adapters.sentence_transformers import ObjectiveLoss
 from isotrope.cli import diagnose, report
+from isotrope.core.run_folder import RECORDING, RunFolder
 from isotrope.diagnostics.anatomy import Anatomy
 from isotrope.diagnostics.findings import Diagnosis
+from isotrope.diagnostics.target import of_recording
 from isotrope.encoders.names import resolve
 from isotrope.paradigm.graph_reading import GraphReading
 from tests.adapters.trainers import WORDS, columns, scratch, texts, trainer
@@ -104,6 +106,27 @@ def test_nothing_of_their_training_changes(tmp_path: Path) -> None:
     assert weights[0].keys() == weights[1].keys()
     assert all(torch.equal(weights[0][k], weights[1][k]) for k in weights[0])
     assert len([row for row in doctor.rows if row["norm"]]) == 4
+
+
+def test_a_stopped_training_can_be_diagnosed(tiny: SentenceTransformer, tmp_path: Path) -> None:
+    class Stop(TrainerCallback):
+        def on_step_end(self, args: Any, state: Any, control: Any, **details: Any) -> None:
+            rows.append(len(Anatomy.load(RunFolder(tmp_path / RECORDING).metrics).measured))
+            if state.global_step == 4:
+                raise KeyboardInterrupt
+
+    rows: list[int] = []
+    loss = losses.MultipleNegativesRankingLoss(tiny)
+    theirs = trainer(tiny, loss, columns("a", "p"), tmp_path, max_steps=9, callbacks=[Stop()])
+    watching(theirs)
+    with pytest.raises(KeyboardInterrupt):
+        theirs.train()
+    assert rows == [1, 2, 3, 4]
+    (case,) = of_recording(tmp_path / RECORDING).values()
+    assert (len(case.rows), case.settings["batch-size"], case.losses[0]["family"]) == (
+        *(4, 8),
+        "softmax",
+    )
 
 
 def test_hard_negatives_are_negatives(tiny: SentenceTransformer, tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ class Doctor:
     Args:
         every: Number of steps from one measured step to the next: with 10, steps 0, 10, 20 ...
         path: Folder to write metrics.csv and diagnosis.json to, instead of ``OUTPUT_DIR/isotrope``.
-            In a custom loop, the files are written when the program ends, or by :meth:`save`.
+            The files are also written during the training, so that a killed training has them.
         temperature: Temperature of the loss's softmax, used only if the gradient does not show it.
             The default is the loss's attribute ``temperature``, or 1 / its attribute ``scale``.
         dev: Name of the validation metric that shows whether training helps; larger must be better.
@@ -279,9 +279,14 @@ class Doctor:
         self._judge()
 
     def _judge(self) -> None:
-        """Report the verdict if it changed. With more rows, this is checked less often."""
+        """Save the rows, and report the verdict if it changed; with more rows, less often."""
         looks = len(self.anatomy.measured)
-        if looks < _LEAST_ROWS or looks % max(1, looks // _TIMES):
+        if looks % max(1, looks // _TIMES):
+            return
+        if self.path is not None and not rank():
+            with contextlib.suppress(InputError):  # at the end, saving reports the error
+                self.save()
+        if looks < _LEAST_ROWS:
             return
         cases = evidence(self.anatomy, self.losses.values(), least=_LEAST_ROWS)
         if any(len(case.rows) < _LEAST_ROWS for case in cases.values()):
