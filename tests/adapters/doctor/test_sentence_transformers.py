@@ -16,6 +16,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.model_card import generate_model_card
 from sentence_transformers.sentence_transformer import losses
 from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
+from tqdm import tqdm
 from transformers import TrainerCallback
 
 from isotrope import Doctor
@@ -127,6 +128,17 @@ def test_a_stopped_training_can_be_diagnosed(tiny: SentenceTransformer, tmp_path
         *(4, 8),
         "softmax",
     )
+
+
+def test_a_line_is_above_the_bar(capsys: pytest.CaptureFixture[str]) -> None:
+    with tqdm(total=3, file=sys.stderr):
+        drawn = capsys.readouterr().err
+        assert not drawn.endswith("\r")
+        Doctor().tell("a line")
+        out, err = capsys.readouterr()
+    assert out == "isotrope: a line\n"
+    assert err.startswith("\r")  # the bar is cleared, and drawn again
+    assert "0/3" in err
 
 
 def test_hard_negatives_are_negatives(tiny: SentenceTransformer, tmp_path: Path) -> None:
