@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader
 
 from isotrope.core.distributed import rank
 from isotrope.core.files import write_text
+from isotrope.core.legible import counted
 from isotrope.core.lock import ensure_not_replaced
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
@@ -128,8 +129,8 @@ class TextTask(TrainingTask):
         if report.empty_skipped:
             left_out.append(f"{report.empty_skipped:,} with an empty text left out")
         if report.negatives_dropped:
-            equal = "pairs that differ only in them count as duplicates"
-            left_out.append(f"{report.negatives_dropped:,} held-out negatives dropped: {equal}")
+            removed = counted(report.negatives_dropped, "hard negative")
+            left_out.append(f"{removed} removed because a held-out pair has the text")
         own = self.module.encoder
         elsewhere = f"; for scores and in the saved model, {own.limit_clause}"
         say(
