@@ -120,6 +120,22 @@ def test_resuming_equals_never_stopping(quick: dict, tmp_path: Path) -> None:
     assert set(told["numbers"]) == {"start", "saved", "last"}
 
 
+def test_a_resumed_run_names_the_settings_that_changed(
+    quick: dict, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun = {**quick, "refit": True, "checkpoint_every": 2}
+    with power_cut(5):
+        fit(**begun)
+    capsys.readouterr()
+    fit(**{**begun, "refit": False, "checkpoint_every": 3}, resume=True)
+    assert [
+        x for x in capsys.readouterr().err.splitlines() if x.startswith("this resumed run")
+    ] == [
+        "this resumed run has `--checkpoint-every 3` in place of `--checkpoint-every 2`",
+        "this resumed run has `--no-refit` in place of `--refit`",
+    ]
+
+
 def test_a_run_of_an_older_version_goes_on_with_empty_cells(
     quick: dict, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,7 +29,7 @@ from isotrope.core.distributed import (
     rank,
     world_size,
 )
-from isotrope.core.documents import read_json
+from isotrope.core.documents import read_json, read_yaml
 from isotrope.core.errors import (
     CannotResume,
     InputError,
@@ -45,7 +45,7 @@ from isotrope.core.metrics_log import read_log
 from isotrope.core.progress import showing
 from isotrope.core.result import Result, json_text, provenance
 from isotrope.core.run_folder import LOCK, RunFolder
-from isotrope.core.spelling import spell_all
+from isotrope.core.spelling import named, spell_all
 from isotrope.core.views import Views
 from isotrope.encoders.device import find_device
 from isotrope.kernels.choose import choose
@@ -322,8 +322,14 @@ def check_loggers(names: Sequence[str]) -> None:
 
 
 def write_config(settings: RunSettings) -> None:
-    """Make the run folder and write config.yaml; remove incomplete files of a killed run."""
-    output = Path(settings.output)
+    """Make the run folder and write config.yaml, with a line on each changed setting."""
+    output, config = Path(settings.output), RunFolder(settings.output).config
+    if config.is_file():
+        before = type(settings).read(read_yaml(config), source=str(config))
+        for name in sorted(settings.free & before.model_dump().keys() - {"output", "progress"}):
+            old, new = getattr(before, name), getattr(settings, name)
+            if old != new:
+                warn(f"this resumed run has {named(name, new)} in place of {named(name, old)}")
     RunFolder(output).write_settings(settings.to_yaml())
     _tidy(output)
 
