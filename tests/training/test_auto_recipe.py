@@ -492,6 +492,15 @@ def test_texts_are_shortened_before_an_epoch_is(
     assert (given.max_length, given.epochs < 1) == (256, True)
 
 
+def test_texts_are_not_shortened_in_vain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("isotrope.training.recipe_facts._seconds", lambda *_: 1.0)  # a record
+    short = file_of([(f"{a} {i}", f"{i} {b}") for i in range(3) for a, b in pairs(100)], tmp_path)
+    assert chosen(short, tmp_path / "run", minutes=0.5).max_length == 256
+    rows = [(f"{a} {i}", f"{i} {b} {'word ' * 90}") for i in range(3) for a, b in pairs(100)]
+    middle = file_of(rows, tmp_path)  # 128 tokens cut none of them
+    assert chosen(middle, tmp_path / "run", minutes=0.5).max_length == 64
+
+
 def test_minutes_lower_the_epochs_and_steps_that_are_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

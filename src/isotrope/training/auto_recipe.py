@@ -48,6 +48,7 @@ from isotrope.training.text_encoder import encoder_of
 from isotrope.training.time_limit import SHORTEST, TimeLimit, of_steps
 
 _OF_OBJECTIVES = ("objective", "objective_settings", "query_prompt", "passage_prompt")
+_SAVED = 0.1  # share of the tokens; texts are not cut earlier to save less
 _STEPS = 0.6  # share of --minutes for reading and steps, as planned at first; the rest: scores
 _REJECTED = {  # by --prefer
     "best": "not better",
@@ -113,7 +114,7 @@ def with_recipe(
     whole = settings.model_copy(update={"minutes": None})
     wanted = {choice.name: choice.value for choice in rule(facts, encoder, whole)}
     lengths = [chosen.max_length, wanted["max_length"], SHORTEST]
-    own, longer, shorter = (np.minimum(facts.tokens, length).sum() for length in lengths)
+    own, longer, shorter = (_tokens(facts, length) for length in lengths)
     derived = {"prefer"} & wanted.keys() - given if chosen.prefer != "original" else set[str]()
     if facts.columns > 1 and "log_every" not in given:
         derived.add("log_every")
@@ -124,8 +125,8 @@ def with_recipe(
         {name: wanted[name] for name in LIMITED & wanted.keys()},
         frozenset(derived),
         second=wanted.get("refit", settings.refit),
-        longer=float(longer / own),
-        shorter=float(shorter / own),
+        longer=longer / own,
+        shorter=shorter / own,
         began=began,
     )
 
@@ -235,13 +236,20 @@ def _for_scores(facts: Facts, encoder: SentenceEncoder, settings: TrainSettings)
 
 
 def _length(longest: int, epochs: float, facts: Facts, settings: TrainSettings) -> int:
-    """Return the largest limit of tokens, halved if needed, with which so many epochs fit."""
-    length = longest
+    """Return the largest limit of tokens, halved if that saves time, with which the epochs fit."""
+    length = halved = longest
     if "max_length" in settings.model_fields_set:
         return length
-    while length >= 2 * SHORTEST and _within(epochs, facts, settings, length) < epochs:
-        length //= 2
+    while halved >= 2 * SHORTEST and _within(epochs, facts, settings, length) < epochs:
+        halved //= 2
+        if _tokens(facts, halved) <= (1 - _SAVED) * _tokens(facts, length):
+            length = halved
     return length
+
+
+def _tokens(facts: Facts, length: int) -> int:
+    """Return the number of tokens of the timed texts if they are cut after ``length`` tokens."""
+    return int(np.minimum(facts.tokens, length).sum())
 
 
 def _cut(length: int, why: str, longest: int, settings: TrainSettings) -> Choice:
@@ -255,7 +263,7 @@ def _within(epochs: float, facts: Facts, settings: TrainSettings, length: int) -
     if settings.minutes is None:
         return epochs
     planned = 60 * settings.minutes * _STEPS
-    shorter = np.minimum(facts.tokens, length).sum() / facts.tokens.sum()
+    shorter = _tokens(facts, length) / facts.tokens.sum()
     epoch = max(float(facts.trained * shorter * facts.seconds), 1e-9)
     return min(epochs, float(f"{max(planned - facts.spent, planned / 10) / epoch:.3g}"))
 
