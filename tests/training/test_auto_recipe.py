@@ -1,5 +1,6 @@
 """`--recipe auto`: what it chooses, that it can be overridden and repeated, and its safeguards."""
 
+import re
 from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -499,6 +500,26 @@ def test_texts_are_not_shortened_in_vain(tmp_path: Path, monkeypatch: pytest.Mon
     rows = [(f"{a} {i}", f"{i} {b} {'word ' * 90}") for i in range(3) for a, b in pairs(100)]
     middle = file_of(rows, tmp_path)  # 128 tokens cut none of them
     assert chosen(middle, tmp_path / "run", minutes=0.5).max_length == 64
+
+
+def test_the_recipe_says_how_many_linked_pairs_were_to_be_held_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Sets of eleven pairs are too large for a hundred held-out pairs, but not for 150."""
+    answers = [f"answer {i // 11 if i < 440 else i}" for i in range(1000)]
+    rows = [
+        (f"{i} {a}", b) for i, ((a, _), b) in enumerate(zip(pairs(100) * 10, answers, strict=False))
+    ]
+    found = chosen(file_of(rows, tmp_path), tmp_path / "run")
+    pattern = r"\((\d+) in place of about 100, because .* `--holdout ([\d.]+)` holds out more"
+    few = re.search(pattern, capsys.readouterr().err)
+    assert few is not None
+    assert int(few[1]) < 80 <= 1000 * found.holdout
+    share, records = float(few[2]), [Record(r, Path("p"), 1, False) for r in rows]
+    former = Former("pairs", share, 0, held_out_together(records, share, seed=0).texts)
+    assert sum(formed.held for formed in former.form(records)) > int(few[1])
+    chosen(file_of(rows, tmp_path), tmp_path / "run", holdout=0.1)
+    assert "in place of" not in capsys.readouterr().err
 
 
 def test_minutes_lower_the_epochs_and_steps_that_are_given(

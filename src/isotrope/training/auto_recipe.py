@@ -49,6 +49,7 @@ from isotrope.training.time_limit import SHORTEST, TimeLimit, of_steps
 
 _OF_OBJECTIVES = ("objective", "objective_settings", "query_prompt", "passage_prompt")
 _SAVED = 0.1  # share of the tokens; texts are not cut earlier to save less
+_FEW = 0.8  # of the records to hold out; if fewer are, the recipe says so
 _STEPS = 0.6  # share of --minutes for reading and steps, as planned at first; the rest: scores
 _REJECTED = {  # by --prefer
     "best": "not better",
@@ -332,6 +333,12 @@ def _watched(facts: Facts, settings: TrainSettings, steps: int) -> list[Choice]:
             "share no text with the others" if facts.split.apart else "may share a text with others"
         )
         why += f" on held-out pairs, which {share}"
+        wanted = facts.split.share * facts.records
+        is_free = "holdout" not in settings.model_fields_set and facts.start.linked > 0
+        if is_free and facts.split.held < _FEW * wanted:
+            more = facts.split.share * wanted / facts.split.held
+            why += f" ({facts.split.held:,} in place of about {wanted:,.0f}, because linked pairs "
+            why += f"stay together; `--holdout {min(more, 0.5):.2g}` holds out more)"
     if given and settings.dev is None:
         return []
     if not (given or facts.split.share):
