@@ -180,11 +180,19 @@ def test_scores_on_different_data_are_not_compared(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("data", "alike"), [("one", True), ("other", False)])
 def test_the_headline_names_scores_that_can_be_compared(tmp_path, data: str, *, alike: bool):
     runs = []
-    for name, tested in (("one", "one"), ("two", data)):
-        runs.append(write_run(tmp_path / name, dev_data=name, weights=name))
+    for name, tested, score in (("one", "one", 0.4), ("two", data, 0.5)):
+        dev = (80.0, 90.0 - score)  # the other order
+        runs.append(write_run(tmp_path / name, dev=dev, dev_data="same", weights=name))
         key = {"model": name, "kind": "retrieval", "task": "retrieval", "data": tested}
-        Store(runs[-1] / "evaluations").keep(key, Result("retrieval", name, {"mrr@10": 0.5}))
+        Store(runs[-1] / "evaluations").keep(key, Result("retrieval", name, {"mrr@10": score}))
     _, page = report(tmp_path, *runs)
+    of_test = "two has the highest mrr@10 on the test data of all runs (retrieval): 50.00."
+    assert (of_test in page.text) == alike
+    assert ("one has the highest score: dev STS" in page.text) != alike
+    _, page = report(tmp_path, *runs, write_run(tmp_path / "three", dev_data="same"))
+    assert of_test not in page.text
+    other = write_run(tmp_path / "four", dev_data="other")
+    _, page = report(tmp_path, *runs, other)
     assert ("in the table “Scores by isotrope evaluate”" in page.text) == alike
 
 

@@ -20,6 +20,7 @@ from isotrope.measures.bootstrap import LEVEL
 from isotrope.reports.runs import Run
 
 _EVALUATED = "Scores by isotrope evaluate"  # title of a table
+_NOISE = " `isotrope evaluate --compare` tests whether runs differ by more than noise."
 _MOST_NAMED = 3  # runs whose faults are named in the summary
 _COMPARED = {metric.column: metric for metric in METRICS if metric.heading}
 
@@ -81,14 +82,16 @@ def _same_dev_data(runs: Sequence[Run]) -> bool:
 
 
 def headline(runs: Sequence[Run]) -> str:
-    """Return one sentence on which run to use."""
+    """Return one sentence on which run to use; scores on test data are the better evidence."""
+    if tested := _tested(runs):
+        return tested
     scored = [(score, run) for run in runs if (score := run.metric(run.saved)) is not None]
     if not scored:
         return f"No {_score_name(runs[0])} was measured, so the best run is not known."
     if not _same_dev_data([run for _, run in scored]):
         why = "The dev scores cannot be compared: their dev data differ or are not known."
         scores = [scored for run in runs for _, _, scored, _ in _scores_of(run)]
-        keys = [{**result.provenance["key"], "model": None} for result in scores]
+        keys = [_test(result) for result in scores]
         alike = any(keys.count(key) > 1 for key in keys)  # the same test data
         instead = f" Compare the runs by the scores on the same data in the table “{_EVALUATED}”."
         return f"{why}{instead if alike else ''}"
@@ -97,8 +100,34 @@ def headline(runs: Sequence[Run]) -> str:
     if not run.saved_step or (start is not None and score <= start):
         return _no_gain(run)
     lead = f"{run.name} reached " if len(runs) == 1 else f"{run.name} has the highest score: "
-    noise = " `isotrope evaluate --compare` tests whether runs differ by more than noise."
-    return f"{lead}{_reached(run, _dev_digits(runs))}{noise if len(scored) > 1 else ''}"
+    return f"{lead}{_reached(run, _dev_digits(runs))}{_NOISE if len(scored) > 1 else ''}"
+
+
+def _tested(runs: Sequence[Run]) -> str:
+    """Return a sentence on the first test that several runs all have scores for; otherwise ""."""
+    of_runs = [
+        {_test(result): (task, result, start) for _, task, result, start in _scores_of(run)}
+        for run in runs
+    ]
+    shared = [test for test in of_runs[0] if all(test in own for own in of_runs)]
+    if not shared or len({run.folder for run in runs}) < 2:
+        return ""
+    name = next(iter(of_runs[0][shared[0]][1].metrics))
+    (task, result, start), best = max(
+        ((own[shared[0]], run) for own, run in zip(of_runs, runs, strict=True)),
+        key=lambda one: one[0][1].metrics[name] or 0.0,
+    )
+    out_of = 1 if in_percent(name, result) else 100
+    before = f"; the original model has {out_of * start[name]:.2f}" if start.get(name) else ""
+    return (
+        f"{best.whole or best.name} has the highest {name} on the test data of all runs "
+        f"({task}): {out_of * (result.metrics[name] or 0.0):.2f}{before}.{_NOISE}"
+    )
+
+
+def _test(result: Result) -> str:
+    """Return what identifies the data and the protocol of a stored score."""
+    return str({**result.provenance["key"], "model": None})
 
 
 def _no_gain(run: Run) -> str:
