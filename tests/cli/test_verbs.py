@@ -110,6 +110,16 @@ def test_search_with_several_queries_and_stored_embeddings(
     assert plain.splitlines()[1].endswith(f"4: {texts[3]}")
 
 
+def test_search_names_all_rows_of_a_text(run, trained: Path, tmp_path: Path) -> None:
+    table = tmp_path / "faq.csv"
+    table.write_text("id,answer\n11,a boat\n12,a stone\n13,a boat\n")
+    flags = ("search", trained / "run", table, "a boat", "--columns", "answer")
+    lines = run(*flags).out.splitlines()
+    assert [line.partition("  ")[2] for line in lines] == ["11 (and 1 more): a boat", "12: a stone"]
+    hits = json.loads(run(*flags, "--json").out)["hits"]
+    assert [(hit["place"], hit["places"]) for hit in hits] == [("11", ["11", "13"]), ("12", ["12"])]
+
+
 def test_search_refuses_an_empty_query_and_pairs(run, trained: Path, tmp_path: Path) -> None:
     found = run("search", trained / "run", trained / "corpus.txt", " ")
     assert found.code == 2

@@ -206,10 +206,12 @@ def test_search_among_texts() -> None:
 def test_equal_texts_are_one_hit(tmp_path: Path) -> None:
     found = files.search(Table(), ["mill", "boat", "stream", "boat", "stream"], "river", top=9)
     assert [(hit.place, hit.text) for hit in found] == [(2, "stream"), (1, "boat"), (0, "mill")]
+    assert [hit.places for hit in found] == [[2, 4], [1, 3], [0]]
     path = tmp_path / "pairs.tsv"
     path.write_text("river\tmill\nboat\tboat\nriver\tmill\n")
     found = files.search(Table(), path, "river", columns="2")
     assert [(hit.place, hit.text) for hit in found] == [(2, "boat"), (1, "mill")]
+    assert [hit.places for hit in found] == [[2], [1, 3]]
     with pytest.raises(InputError, match=r"columns by number \(1 to 2\), .* no column '3'"):
         files.search(Table(), path, "river", columns="3")
 

@@ -21,7 +21,9 @@ examples:
   isotrope encode runs/wiki sentences.txt -o sentences.npy
   isotrope search runs/wiki sentences.txt "a query" --embeddings sentences.npy
 
-If a column _id or id has an id for each text, a hit has this id instead of its line.
+If a column _id or id has an id for each text, a hit has this id instead of its line. If several
+rows have the same text, the first is printed with the number of the others; --json has all, as
+"places".
 
 With --embeddings, a search takes seconds, even in a long file. The matrix must have a row for each
 line of the file. The command encodes a few lines again. If these embeddings differ from the matrix,
@@ -61,12 +63,14 @@ def search(settings: SearchSettings) -> int:
     several = len(queries) > 1
     for query, hits in zip(queries, results, strict=True):
         if settings.as_json:
-            print(json.dumps({"query": query, "hits": [hit._asdict() for hit in hits]}))
+            rows = [{**hit._asdict(), "places": hit.places} for hit in hits]
+            print(json.dumps({"query": query, "hits": rows}))
             continue
         if several:
             print(legible(query))
-        for score, line, text in hits:
-            print(f"{'  ' * several}{score:.4f}  {line}: {shortened(text)}")
+        for hit in hits:
+            more = f" (and {len(hit.places) - 1:,} more)" if len(hit.places) > 1 else ""
+            print(f"{'  ' * several}{hit.score:.4f}  {hit.place}{more}: {shortened(hit.text)}")
     return 0
 
 

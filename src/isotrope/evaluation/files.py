@@ -8,7 +8,7 @@ import io
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -55,8 +55,14 @@ _SAME = 0.999  # least cosine of two encodings of one text (on other devices, in
 _PICTURES = 1024  # pictures encoded at a time
 
 
-class Hit(NamedTuple):
-    """One text or picture that a search has found.
+class _Found(NamedTuple):
+    score: float
+    place: int | str
+    text: str
+
+
+class Hit(_Found):
+    """One text or picture that a search has found: a tuple of score, place and text.
 
     Attributes:
         score: Cosine with the query, from -1 to 1.
@@ -64,11 +70,10 @@ class Hit(NamedTuple):
             the file or the number of the picture, counted from 1. For a list or a matrix, the
             index, counted from 0.
         text: The text, or the path of the picture; empty if only embeddings were given.
+        places: The place of each row with this text, the first of which is ``place``.
     """
 
-    score: float
-    place: int | str
-    text: str
+    places: Sequence[int | str] = ()
 
 
 # encode
@@ -372,6 +377,8 @@ def search(
     for indices, scores in zip(nearest.tolist(), cosines.tolist(), strict=True):
         best = zip(indices, scores, strict=True)
         hits.append([Hit(score, searched.places[i], searched.texts[i]) for i, score in best])
+        for hit in hits[-1]:
+            hit.places = searched.copies.get(hit.text, [hit.place])
     return hits[0] if isinstance(query, str) else hits
 
 
@@ -385,6 +392,7 @@ class _Searched(NamedTuple):
     rows: np.ndarray  # m x d
     places: Sequence[int | str]  # m, see Hit
     texts: Sequence[str]  # m
+    copies: Mapping[str, Sequence[int | str]] = {}  # places of the texts that several rows have
 
 
 def _embed_texts(
@@ -406,15 +414,18 @@ def _embed_texts(
             return _Searched(vectors, corpus, places, texts)
         passages = [prompt + text for text in texts]
         first: dict[str, int] = {}
+        copies: dict[str, list[int | str]] = {}
         for i, text in enumerate(texts):
-            first.setdefault(text, i)
+            if (earlier := first.setdefault(text, i)) < i:
+                copies.setdefault(text, [places[earlier]]).append(places[i])
         different = list(first.values())
         if settings.embeddings is None:
             rows = embed(encoder, [passages[i] for i in different], "corpus", batch_size=size)
         else:
             rows = _stored_rows(settings.embeddings, encoder, passages)
             rows = rows if len(rows) == len(different) else rows[different]
-    return _Searched(vectors, rows, [places[i] for i in different], [texts[i] for i in different])
+    own = [places[i] for i in different], [texts[i] for i in different]
+    return _Searched(vectors, rows, *own, copies)
 
 
 def _places_and_texts(
