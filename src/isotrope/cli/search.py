@@ -22,8 +22,7 @@ examples:
   isotrope search runs/wiki sentences.txt "a query" --embeddings sentences.npy
 
 If a column _id or id has an id for each text, a hit has this id instead of its line. If several
-rows have the same text, the first is printed with the number of the others; --json has all, as
-"places".
+rows have the same text, the line of the first is printed; --json has those of all, as "places".
 
 With --embeddings, a search takes seconds, even in a long file. The matrix must have a row for each
 line of the file. The command encodes a few lines again. If these embeddings differ from the matrix,

@@ -8,7 +8,7 @@ import io
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -55,13 +55,7 @@ _SAME = 0.999  # least cosine of two encodings of one text (on other devices, in
 _PICTURES = 1024  # pictures encoded at a time
 
 
-class _Found(NamedTuple):
-    score: float
-    place: int | str
-    text: str
-
-
-class Hit(_Found):
+class Hit(NamedTuple("Hit", [("score", float), ("place", int | str), ("text", str)])):
     """One text or picture that a search has found: a tuple of score, place and text.
 
     Attributes:
@@ -369,16 +363,16 @@ def search(
         encoder = ImageEncoder.load(os.fspath(model), device=settings.device)
         folder, vectors = Path(corpus), encoder.encode(queries)
         texts, rows = _encode_readable(encoder, folder, names, normalize=False, progress=progress)
-        searched = _Searched(vectors, rows, range(1, len(texts) + 1), texts)
+        searched = _Searched(vectors, rows, [[i + 1] for i in range(len(texts))], texts)
     else:
         searched = _embed_texts(model, corpus, queries, settings, progress=progress)
     nearest, cosines = nearest_rows(searched.queries, searched.rows, settings.top)
     hits = []
     for indices, scores in zip(nearest.tolist(), cosines.tolist(), strict=True):
         best = zip(indices, scores, strict=True)
-        hits.append([Hit(score, searched.places[i], searched.texts[i]) for i, score in best])
-        for hit in hits[-1]:
-            hit.places = searched.copies.get(hit.text, [hit.place])
+        hits.append([Hit(score, searched.places[i][0], searched.texts[i]) for i, score in best])
+        for hit, i in zip(hits[-1], indices, strict=True):
+            hit.places = searched.places[i]
     return hits[0] if isinstance(query, str) else hits
 
 
@@ -390,9 +384,8 @@ class _Searched(NamedTuple):
 
     queries: np.ndarray  # n x d
     rows: np.ndarray  # m x d
-    places: Sequence[int | str]  # m, see Hit
+    places: Sequence[Sequence[int | str]]  # m, see Hit
     texts: Sequence[str]  # m
-    copies: Mapping[str, Sequence[int | str]] = {}  # places of the texts that several rows have
 
 
 def _embed_texts(
@@ -411,21 +404,19 @@ def _embed_texts(
         vectors = embed(encoder, prompted, "queries", batch_size=size)
         if isinstance(corpus, np.ndarray):
             _check_rows(corpus, len(texts), vectors.shape[1], encoder)
-            return _Searched(vectors, corpus, places, texts)
+            return _Searched(vectors, corpus, [[place] for place in places], texts)
         passages = [prompt + text for text in texts]
-        first: dict[str, int] = {}
-        copies: dict[str, list[int | str]] = {}
+        rows_of: dict[str, list[int]] = {}
         for i, text in enumerate(texts):
-            if (earlier := first.setdefault(text, i)) < i:
-                copies.setdefault(text, [places[earlier]]).append(places[i])
-        different = list(first.values())
+            rows_of.setdefault(text, []).append(i)
+        different = [own[0] for own in rows_of.values()]
         if settings.embeddings is None:
             rows = embed(encoder, [passages[i] for i in different], "corpus", batch_size=size)
         else:
             rows = _stored_rows(settings.embeddings, encoder, passages)
             rows = rows if len(rows) == len(different) else rows[different]
-    own = [places[i] for i in different], [texts[i] for i in different]
-    return _Searched(vectors, rows, *own, copies)
+    own = [[places[i] for i in same] for same in rows_of.values()]
+    return _Searched(vectors, rows, own, list(rows_of))
 
 
 def _places_and_texts(

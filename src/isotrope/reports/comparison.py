@@ -89,12 +89,12 @@ def headline(runs: Sequence[Run]) -> str:
     if not scored:
         return f"No {_score_name(runs[0])} was measured, so the best run is not known."
     if not _same_dev_data([run for _, run in scored]):
-        why = "The dev scores cannot be compared: their dev data differ or are not known."
-        scores = [scored for run in runs for _, _, scored, _ in _scores_of(run)]
-        keys = [_test(result) for result in scores]
-        alike = any(keys.count(key) > 1 for key in keys)  # the same test data
+        tests = [test for run in runs for test, *_ in _scores_of(run)]
         instead = f" Compare the runs by the scores on the same data in the table “{_EVALUATED}”."
-        return f"{why}{instead if alike else ''}"
+        instead *= len(set(tests)) < len(tests)
+        return (
+            f"The dev scores cannot be compared: their dev data differ or are not known.{instead}"
+        )
     score, run = max(scored, key=lambda pair: pair[0])
     start = run.metric("dev_start")
     if not run.saved_step or (start is not None and score <= start):
@@ -105,29 +105,20 @@ def headline(runs: Sequence[Run]) -> str:
 
 def _tested(runs: Sequence[Run]) -> str:
     """Return a sentence on the first test that several runs all have scores for; otherwise ""."""
-    of_runs = [
-        {_test(result): (task, result, start) for _, task, result, start in _scores_of(run)}
-        for run in runs
-    ]
+    of_runs = [{one[0]: one[2:] for one in _scores_of(run)} for run in runs]
     shared = [test for test in of_runs[0] if all(test in own for own in of_runs)]
     if not shared or len({run.folder for run in runs}) < 2:
         return ""
     name = next(iter(of_runs[0][shared[0]][1].metrics))
-    (task, result, start), best = max(
-        ((own[shared[0]], run) for own, run in zip(of_runs, runs, strict=True)),
-        key=lambda one: one[0][1].metrics[name] or 0.0,
-    )
+    scores = [own[shared[0]][1].metrics[name] or 0.0 for own in of_runs]
+    best = scores.index(max(scores))
+    (task, result, start), run = of_runs[best][shared[0]], runs[best]
     out_of = 1 if in_percent(name, result) else 100
     before = f"; the original model has {out_of * start[name]:.2f}" if start.get(name) else ""
     return (
-        f"{best.whole or best.name} has the highest {name} on the test data of all runs "
-        f"({task}): {out_of * (result.metrics[name] or 0.0):.2f}{before}.{_NOISE}"
+        f"{run.whole or run.name} has the highest {name} on the test data of all runs ({task}): "
+        f"{out_of * scores[best]:.2f}{before}.{_NOISE}"
     )
-
-
-def _test(result: Result) -> str:
-    """Return what identifies the data and the protocol of a stored score."""
-    return str({**result.provenance["key"], "model": None})
 
 
 def _no_gain(run: Run) -> str:
@@ -269,7 +260,7 @@ def evaluated(runs: Sequence[Run]) -> list[TitledTable]:
     """
     rows: list[tuple[str, str, str, str | None, str, str]] = []
     for run in runs:
-        for file, task, result, original in _scores_of(run):
+        for _, file, task, result, original in _scores_of(run):
             for name, value in result.metrics.items():
                 out_of = 1 if in_percent(name, result) else 100
                 before, after = (
@@ -282,8 +273,8 @@ def evaluated(runs: Sequence[Run]) -> list[TitledTable]:
     return [TitledTable(_EVALUATED, note, columns, rows)] if rows else []
 
 
-def _scores_of(run: Run) -> Iterator[tuple[str, str, Result, Mapping[str, Any]]]:
-    """Yield the saved model's stored results: file, task, result, the original model's scores."""
+def _scores_of(run: Run) -> Iterator[tuple[str, str, str, Result, Mapping[str, Any]]]:
+    """Yield the saved model's stored results: test, file, task, result, the original's scores."""
     model = run.result.details.get("model") if run.result else None
     start = model.get("start") if isinstance(model, Mapping) else None
     for file in sorted(RunFolder(run.folder).evaluations.glob("*.json")):
@@ -299,7 +290,8 @@ def _scores_of(run: Run) -> Iterator[tuple[str, str, Result, Mapping[str, Any]]]
         except (InputError, KeyError, TypeError, ValueError):  # `evaluate` scores it again
             continue
         if current:
-            yield f"{file.parent.name}/{file.name}", task, result, original
+            test = str({**key, "model": None})  # the data and how they were scored
+            yield test, f"{file.parent.name}/{file.name}", task, result, original
 
 
 def _stored(key: Mapping[str, Any], *models: object) -> Mapping[str, Any]:

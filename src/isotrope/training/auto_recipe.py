@@ -115,7 +115,7 @@ def with_recipe(
     whole = settings.model_copy(update={"minutes": None})
     wanted = {choice.name: choice.value for choice in rule(facts, encoder, whole)}
     lengths = [chosen.max_length, wanted["max_length"], SHORTEST]
-    own, longer, shorter = (_tokens(facts, length) for length in lengths)
+    own, longer, shorter = (np.minimum(facts.tokens, length).sum() for length in lengths)
     derived = {"prefer"} & wanted.keys() - given if chosen.prefer != "original" else set[str]()
     if facts.columns > 1 and "log_every" not in given:
         derived.add("log_every")
@@ -126,8 +126,8 @@ def with_recipe(
         {name: wanted[name] for name in LIMITED & wanted.keys()},
         frozenset(derived),
         second=wanted.get("refit", settings.refit),
-        longer=longer / own,
-        shorter=shorter / own,
+        longer=float(longer / own),
+        shorter=float(shorter / own),
         began=began,
     )
 
@@ -190,15 +190,15 @@ def _for_pairs(facts: Facts, encoder: SentenceEncoder, settings: TrainSettings) 
         chance = f"chance is {math.log(BATCH):.2f}"
         why = f"{state} (InfoNCE before training: {before:.2f}, {_UNKNOWN} is much, {chance})"
     wanted = _wanted(float(np.clip(round(left * _PAIRS / facts.records), 1, 8)), facts, settings)
-    longest = limit_of(settings, encoder)
-    length = _length(longest, min(1.0, wanted), facts, settings)
-    steps, until = _until(wanted, facts, settings, length, why)
+    longest, clause = limit_of(settings, encoder), encoder.limit_clause
+    length = _length(longest, clause, min(1.0, wanted), facts, settings)
+    steps, until = _until(wanted, facts, settings, length.value, why)
     often = [Choice("log_every", of_steps(steps)["log_every"], "the training has few steps")]
     return [
         Choice("objective", OBJECTIVE, both),
         Choice("objective_settings", {"temperature": TEMPERATURE, **own}, both),
         Choice("head", "none", "a head helps with single texts only"),
-        _cut(length, encoder.limit_clause, longest, settings),
+        length,
         Choice("query_prompt", query, "the prompt that the encoder was trained with"),
         Choice("passage_prompt", passage, "the prompt that the encoder was trained with"),
         *_watched(facts, settings, steps),
@@ -236,27 +236,16 @@ def _for_scores(facts: Facts, encoder: SentenceEncoder, settings: TrainSettings)
     ]
 
 
-def _length(longest: int, epochs: float, facts: Facts, settings: TrainSettings) -> int:
-    """Return the largest limit of tokens, halved if that saves time, with which the epochs fit."""
-    length = halved = longest
-    if "max_length" in settings.model_fields_set:
-        return length
+def _length(longest: int, why: str, epochs: float, facts: Facts, settings: TrainSettings) -> Choice:
+    """Choose the largest limit of tokens, halved if that saves time, with which the epochs fit."""
+    length, halved = longest, 0 if "max_length" in settings.model_fields_set else longest
     while halved >= 2 * SHORTEST and _within(epochs, facts, settings, length) < epochs:
         halved //= 2
-        if _tokens(facts, halved) <= (1 - _SAVED) * _tokens(facts, length):
-            length = halved
-    return length
-
-
-def _tokens(facts: Facts, length: int) -> int:
-    """Return the number of tokens of the timed texts if they are cut after ``length`` tokens."""
-    return int(np.minimum(facts.tokens, length).sum())
-
-
-def _cut(length: int, why: str, longest: int, settings: TrainSettings) -> Choice:
-    """Return the choice of the limit of tokens, with the reason for a limit below ``longest``."""
-    shorter = f"--minutes {settings.minutes or 0:g} has no time for an epoch with longer texts"
-    return Choice("max_length", length, why if length == longest else shorter)
+        fewer, tokens = (np.minimum(facts.tokens, limit).sum() for limit in (halved, length))
+        length = halved if fewer <= (1 - _SAVED) * tokens else length
+    if length < longest:
+        why = f"--minutes {settings.minutes or 0:g} has no time for an epoch with longer texts"
+    return Choice("max_length", length, why)
 
 
 def _within(epochs: float, facts: Facts, settings: TrainSettings, length: int) -> float:
@@ -264,7 +253,7 @@ def _within(epochs: float, facts: Facts, settings: TrainSettings, length: int) -
     if settings.minutes is None:
         return epochs
     planned = 60 * settings.minutes * _STEPS
-    shorter = _tokens(facts, length) / facts.tokens.sum()
+    shorter = np.minimum(facts.tokens, length).sum() / facts.tokens.sum()
     epoch = max(float(facts.trained * shorter * facts.seconds), 1e-9)
     return min(epochs, float(f"{max(planned - facts.spent, planned / 10) / epoch:.3g}"))
 
@@ -296,15 +285,16 @@ def _for_texts(facts: Facts, encoder: SentenceEncoder, settings: TrainSettings) 
     """Return the choices for single texts: SimCSE's settings, checked on held-out text."""
     wanted = _wanted(1.0, facts, settings)
     longest = min(limit_of(settings, encoder), 128)
-    length = _length(longest, min(1.0, wanted), facts, settings)
+    clause = f"at most 128 for single texts; {encoder.limit_clause}"
+    length = _length(longest, clause, min(1.0, wanted), facts, settings)
     loss, why = facts.start.loss, "single texts need one epoch"
     if loss is not None:
         much = "much" if loss >= _UNKNOWN else "little"
         why += f"; they can teach this encoder {much} (InfoNCE before training: {loss:.2g}, "
         why += f"{_UNKNOWN} is much, chance is {math.log(BATCH):.2f})"
-    steps, until = _until(wanted, facts, settings, length, why)
+    steps, until = _until(wanted, facts, settings, length.value, why)
     return [
-        _cut(length, f"at most 128 for single texts; {encoder.limit_clause}", longest, settings),
+        length,
         *_watched(facts, settings, steps),
         Choice(
             "batch_size", _batch(facts, settings), "the other texts of a batch are the negatives"
@@ -333,12 +323,12 @@ def _watched(facts: Facts, settings: TrainSettings, steps: int) -> list[Choice]:
             "share no text with the others" if facts.split.apart else "may share a text with others"
         )
         why += f" on held-out pairs, which {share}"
-        wanted = facts.split.share * facts.records
+        split, wanted = facts.split, facts.split.share * facts.records
         is_free = "holdout" not in settings.model_fields_set and facts.start.linked > 0
-        if is_free and facts.split.held < _FEW * wanted:
-            more = facts.split.share * wanted / facts.split.held
-            why += f" ({facts.split.held:,} in place of about {wanted:,.0f}, because linked pairs "
-            why += f"stay together; `--holdout {min(more, 0.5):.2g}` holds out more)"
+        if is_free and split.apart and split.held < _FEW * wanted:
+            more = min(0.5, split.share * wanted / split.held)
+            why += f" ({split.held:,} in place of about {wanted:,.0f}, because linked pairs stay "
+            why += f"together; `--holdout {more:.2g}` holds out more)"
     if given and settings.dev is None:
         return []
     if not (given or facts.split.share):

@@ -12,13 +12,7 @@ import torch
 from isotrope.core.errors import InputError
 from isotrope.core.progress import bar, showing
 from isotrope.data.schemas import Record
-from isotrope.data.text.repeats import (
-    group_mark,
-    hash64,
-    joined_groups,
-    near_identical,
-    record_mark,
-)
+from isotrope.data.text.repeats import group_mark, hash64, joined_groups, near_identical
 from isotrope.data.text.views import FEWEST, ONE_GROUP, Former, Views
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.dev_score import LEAST, USABLE, usable
@@ -102,10 +96,10 @@ def facts_of(encoder: SentenceEncoder, settings: TrainSettings) -> Facts:
     (name,) = settings.datasets
     reading = records_of(settings, name)
     unread = iter(reading)
-    by_texts: dict[int, Record] = {}
+    by_texts: dict[tuple[str, ...], Record] = {}
     with bar(None, "read", "records") as advance:
         for record in islice(unread, _RECORDS):
-            by_texts.setdefault(record_mark(record.texts), record)
+            by_texts.setdefault(record.texts, record)
             advance(1)
     records, repeated = list(by_texts.values()), reading.records - len(by_texts)
     pairs = {tuple(hash64(near_identical(text)) for text in r.texts[:2]): r for r in records}

@@ -327,8 +327,7 @@ def write_config(settings: RunSettings) -> None:
     if config.is_file():
         before = type(settings).read(read_yaml(config), source=str(config))
         for name in sorted(settings.free & before.model_dump().keys() - {"output", "progress"}):
-            old, new = getattr(before, name), getattr(settings, name)
-            if old != new:
+            if (old := getattr(before, name)) != (new := getattr(settings, name)):
                 warn(f"this resumed run has {named(name, new)} in place of {named(name, old)}")
     RunFolder(output).write_settings(settings.to_yaml())
     _tidy(output)

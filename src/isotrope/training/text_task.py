@@ -11,7 +11,6 @@ from torch.utils.data import DataLoader
 
 from isotrope.core.distributed import rank
 from isotrope.core.files import write_text
-from isotrope.core.legible import counted
 from isotrope.core.lock import ensure_not_replaced
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
@@ -129,8 +128,8 @@ class TextTask(TrainingTask):
         if report.empty_skipped:
             left_out.append(f"{report.empty_skipped:,} with an empty text left out")
         if report.negatives_dropped:
-            removed = counted(report.negatives_dropped, "hard negative")
-            left_out.append(f"{removed} removed because a held-out pair has the text")
+            removed = "hard negatives removed because a held-out pair has the text"
+            left_out.append(f"{report.negatives_dropped:,} {removed}")
         own = self.module.encoder
         elsewhere = f"; for scores and in the saved model, {own.limit_clause}"
         say(

@@ -50,12 +50,6 @@ _TIMES = 20  # each new row is diagnosed, but from twice this number of rows onl
 _AT_END: dict[Path, Callable[[], None]] = {}  # what writes each folder when the program ends
 
 
-def _print(line: str) -> None:
-    """Print a line, above the bars that tqdm shows."""
-    tqdm = sys.modules.get("tqdm")
-    (print if tqdm is None else tqdm.tqdm.write)(line)
-
-
 class Doctor:
     """Measures every tenth step of a training, and reports faults and what to change.
 
@@ -94,8 +88,7 @@ class Doctor:
             The default is the loss's attribute ``temperature``, or 1 / its attribute ``scale``.
         dev: Name of the validation metric that shows whether training helps; larger must be better.
             The default is the trainer's ``metric_for_best_model``.
-        say: Function that receives each printed line; by default, it prints the line above the
-            bars that tqdm shows. With None, nothing is printed.
+        say: Function that receives each printed line. With None, nothing is printed.
 
     Attributes:
         anatomy: Log of the measured steps (:class:`~isotrope.diagnostics.anatomy.Anatomy`).
@@ -118,7 +111,7 @@ class Doctor:
         path: str | Path | None = None,
         temperature: float | None = None,
         dev: str | None = None,
-        say: Callable[[str], object] | None = _print,
+        say: Callable[[str], object] | None = print,
     ) -> None:
         self.anatomy = Anatomy(every=every, temperature=temperature)
         self.path = self._own_path = None if path is None else Path(path)
@@ -311,7 +304,8 @@ class Doctor:
     def tell(self, line: str) -> None:
         """Print a line, unless ``say`` is None or this is not the first of several processes."""
         if self.say is not None and not rank():
-            self.say(f"isotrope: {line}")
+            tqdm = sys.modules.get("tqdm") if self.say is print else None
+            (self.say if tqdm is None else tqdm.tqdm.write)(f"isotrope: {line}")  # above its bars
 
     def numbers(self) -> dict[str, float]:
         """Return the newest measured numbers: a dict from ``isotrope/COLUMN`` to the number.

@@ -87,11 +87,6 @@ def joined_groups(marks: NDArray[np.uint64]) -> NDArray[np.int64]:
     return joined
 
 
-def most_joined(count: int) -> int:
-    """Return the size of the largest group of ``count`` pairs whose rows are not pushed apart."""
-    return max(2, count // 20)
-
-
 def joined_unless_large(marks: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Return an id for each pair of hashes, uint64 (n). Training does not push equal ids apart.
 
@@ -100,7 +95,7 @@ def joined_unless_large(marks: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """
     joined = joined_groups(marks).view(np.uint64)
     _, place, sizes = np.unique(joined, return_inverse=True, return_counts=True)
-    return np.where(sizes[place] > most_joined(len(marks)), marks[:, 0], joined)
+    return np.where(sizes[place] > max(2, len(marks) // 20), marks[:, 0], joined)
 
 
 def groups_of(links: NDArray[np.int64], count: int) -> NDArray[np.int64]:

@@ -61,8 +61,7 @@ def find_texts(rows: PairedRows, embedded: EmbeddedTexts) -> dict[str, NDArray[n
 
 def repeated(marks: NDArray[np.uint64]) -> NDArray[np.int64]:
     """Return the numbers of the rows whose hash in ``marks`` (n) equals that of an earlier row."""
-    first = np.unique(marks, return_index=True)[1]
-    return np.setdiff1d(np.arange(len(marks)), first)
+    return np.setdiff1d(np.arange(len(marks)), np.unique(marks, return_index=True)[1])
 
 
 @torch.no_grad()

@@ -281,12 +281,11 @@ def embed_rows(
 
 def _groups(rows: PairedRows) -> tuple[Tensor, Tensor | None]:
     """Return the group of each row, and hashes of texts that rows of several groups share."""
-    marks = rows.marks
-    own = joined_unless_large(marks) if rows.views == "pairs" else marks[:, 0]
+    own = joined_unless_large(rows.marks) if rows.views == "pairs" else rows.marks[:, 0]
     groups = joined_groups(np.column_stack([own, rows.grouped]))
-    linked = joined_groups(np.column_stack([marks, groups.view(np.uint64)]))
+    linked = joined_groups(np.column_stack([rows.marks, groups.view(np.uint64)]))
     are_shared = len(np.unique(linked)) < len(np.unique(groups))
-    texts = torch.from_numpy(marks.view(np.int64)) if are_shared else None
+    texts = torch.from_numpy(rows.marks.view(np.int64)) if are_shared else None
     return torch.from_numpy(groups), texts
 
 

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from isotrope.core.legible import counted, shortened
 from isotrope.core.table import TitledTable
 from isotrope.data.text.copies import NearCopies
-from isotrope.data.text.repeats import joined_groups, most_joined
+from isotrope.data.text.repeats import joined_groups
 from isotrope.diagnostics.audit.result import LISTED, Audit, sentence_on_unlisted
 from isotrope.diagnostics.audit.rows import PairedRows
 from isotrope.diagnostics.verdicts.forces import FALSE_NEGATIVES
@@ -146,17 +146,15 @@ class TextAudit(Audit):
         note = f"Skipped: {self.rows.left_out}." if self.rows.left_out else ""
         sizes = np.unique(joined_groups(self.rows.marks), return_counts=True)[1]
         if self.rows.views != "adjacent" and len(linked := sizes[sizes > 1]):
+            but = (
+                ", except in groups of over a twentieth of all rows, such as the largest: there, "
+                "it pushes rows apart that share no text themselves"
+            ) * bool(20 * linked.max() > len(self.rows))  # as joined_unless_large decides
             note += (
                 f" {linked.sum():,} rows share a text with another row, directly or through others "
                 f"({counted(len(linked), 'group')} of up to {linked.max():,}). `isotrope train` "
-                "does not push them apart"
+                f"does not push them apart{but}."
             )
-            if linked.max() > (most := most_joined(len(self.rows))):
-                note += (
-                    f", except in groups of over {most:,} rows (a twentieth of all rows), such as "
-                    "the largest: there, it pushes rows apart that do not share a text themselves"
-                )
-            note += "."
         advice = "\n".join(f"- {line}" for line in self.advice())
         return [
             TitledTable("Advice", advice or _NOTHING, (), ()),
