@@ -40,6 +40,7 @@ raise SystemExit("the loop failed")
 
 def test_a_killed_loop_has_left_its_rows(tmp_path: Path) -> None:
     trained = PROGRAM.partition("train(isotrope")[0]
+    trained += "import isotrope.adapters.doctor.doctor as doctor; doctor._PAUSE = 0\n"
     killed = f'{trained}train(isotrope.Doctor(every=1, path="killed"))\nos._exit(9)'
     subprocess.run([sys.executable, "-c", killed], cwd=tmp_path, check=False, timeout=MINUTES)
     folder = RunFolder(tmp_path / "killed")

@@ -109,7 +109,11 @@ def test_nothing_of_their_training_changes(tmp_path: Path) -> None:
     assert len([row for row in doctor.rows if row["norm"]]) == 4
 
 
-def test_a_stopped_training_can_be_diagnosed(tiny: SentenceTransformer, tmp_path: Path) -> None:
+def test_a_stopped_training_can_be_diagnosed(
+    tiny: SentenceTransformer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("isotrope.adapters.doctor.doctor._PAUSE", 0)  # each time
+
     class Stop(TrainerCallback):
         def on_step_end(self, args: Any, state: Any, control: Any, **details: Any) -> None:
             rows.append(len(Anatomy.load(RunFolder(tmp_path / RECORDING).metrics).measured))

@@ -9,6 +9,7 @@ import contextlib
 import functools
 import logging
 import sys
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -47,6 +48,7 @@ LOGGED = (
 _NOT_YET = {"not-enough-seen", "not-examined"}  # verdicts that are reported only at the end
 _LEAST_ROWS = 3  # number of rows from which verdicts are reported
 _TIMES = 20  # each new row is diagnosed, but from twice this number of rows only one in several
+_PAUSE = 100  # from one saving to the next, in durations of the first: saving takes 1% of the time
 _AT_END: dict[Path, Callable[[], None]] = {}  # what writes each folder when the program ends
 
 
@@ -119,6 +121,7 @@ class Doctor:
         self.losses: dict[str, dict[str, Any]] = {}
         self.off = self.observes = False
         self._verdict: tuple[str, ...] = (HEALTHY,)
+        self._next_save = 0.0  # time.monotonic()
         self._hugging_face, self._lightning = HuggingFaceEvents(self), LightningEvents(self)
 
     @property
@@ -283,9 +286,11 @@ class Doctor:
         looks = len(self.anatomy.measured)
         if looks % max(1, looks // _TIMES):
             return
-        if self.path is not None and not rank():
+        began = time.monotonic()
+        if self.path is not None and not rank() and began >= self._next_save:
             with contextlib.suppress(InputError):  # at the end, saving reports the error
                 self.save()
+            self._next_save = began + _PAUSE * (time.monotonic() - began)
         if looks < _LEAST_ROWS:
             return
         cases = evidence(self.anatomy, self.losses.values(), least=_LEAST_ROWS)
