@@ -1,5 +1,7 @@
 """Formats tables and lists of definitions for a terminal."""
 
+import shutil
+import sys
 import textwrap
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
@@ -35,6 +37,8 @@ def _cell(value: str | float | None) -> str:
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a table as text; columns of numbers are aligned right, columns of words left.
 
+    On a terminal, the texts of a table that is too wide are wrapped, except in the first column.
+
     Args:
         header: The names of the columns; a name may have several lines.
         rows: Rows with one text for each column.
@@ -44,6 +48,11 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(*top, *rows, strict=True)]
     numeric = [all(row[i][:1] in "+-<0123456789" for row in rows) for i in range(len(header))]
     numeric[0] = False  # the first column names the rows
+    if sys.stdout.isatty():
+        for _ in range(sum(widths) + 2 * (len(widths) - 1) - shutil.get_terminal_size().columns):
+            texts = (i for i in range(1, len(widths)) if not numeric[i])
+            wide = [i for i in texts if widths[i] > max(16, len(header[i]))]
+            widths[max(wide, key=widths.__getitem__, default=0)] -= bool(wide)
 
     def line(row: Sequence[str]) -> str:
         cells = (
@@ -53,7 +62,9 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         return "  ".join(cells).rstrip()
 
     rule = "  ".join("-" * width for width in widths)
-    return "\n".join([*map(line, top), rule, *map(line, rows)])
+    wrapped = (map(textwrap.wrap, row, [max(1, width) for width in widths]) for row in rows)
+    lines = (part for cells in wrapped for part in zip_longest(*cells, fillvalue=""))
+    return "\n".join([*map(line, top), rule, *map(line, lines)])
 
 
 def definition_list(definitions: Mapping[str, str], width: int) -> str:
