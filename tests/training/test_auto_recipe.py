@@ -455,7 +455,7 @@ def test_a_larger_budget_trains_longer_and_then_twice(
     own = chosen(path, tmp_path / "run", minutes=1e-4, epochs=2.0)
     assert own.epochs < 2.0
     said = capsys.readouterr().err
-    assert "--minutes 0.0001 has time for" in said
+    assert f"--minutes 0.0001 has time for {own.epochs:g} of 2 epochs (steps: about 1)" in said
     assert "a second training, about as long" in said
     assert "if --minutes has time for it" in said
     given = {"files": [str(path)], "output": str(tmp_path / "run")}
@@ -581,6 +581,8 @@ def test_the_steps_that_are_given_decide(
     found = chosen(file_of(pairs(110), tmp_path), tmp_path / "run", max_steps=2, holdout=0.4)
     said = capsys.readouterr().err
     assert (found.max_steps, found.log_every, found.prefer) == (2, 1, "best")
+    compared = "if the trained one is not better on held-out pairs, which share no text with the"
+    assert f"{compared} others (so few steps change little)\n" in said
     assert "--epochs" not in said
     assert "--dev auto" in said
 

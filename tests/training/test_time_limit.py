@@ -1,6 +1,7 @@
 """`--minutes`: the number of steps is corrected by the time that the steps of the run take."""
 
 import math
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -185,6 +186,7 @@ def test_a_run_ends_in_time_and_repeats_as_it_ended(
     assert f"; scores {spent['scores']:.0f} s, settings, reading, saving " in summary(outcome)
     told = capsys.readouterr().err
     assert "--minutes 16 has time for" in told
+    assert re.search(rf" steps; now `?(--epochs |epochs=){config.epochs}\b", told)
     assert "about `--minutes" not in told  # the advice comes once, after the run
     _, rows = read_log(outcome.output / "metrics.csv", complete=True)
     assert rows[metrics["steps"] - 1]["loss"] is not None  # the last step is logged

@@ -272,7 +272,8 @@ def _until(
     epochs = _within(wanted, facts, settings, length)
     steps, whole = max(1, int(epochs * _steps_per_epoch(facts, settings))), epochs >= wanted
     most = settings.max_steps
-    fits = f"{epochs:g} of {wanted:g} epochs" if most is None else f"{steps:,} of {most:,} steps"
+    fits = f"{epochs:g} of {wanted:g} epochs (steps: about {steps:,})"
+    fits = fits if most is None else f"{steps:,} of {most:,} steps"
     fits = "" if whole else f"--minutes {settings.minutes:g} has time for {fits}"
     why = f"{why}; {fits}; the first steps correct this estimate" if fits else why
     if most is None:
@@ -316,8 +317,6 @@ def _watched(facts: Facts, settings: TrainSettings, steps: int) -> list[Choice]:
     prefer = "original" if strict else str(derived["prefer"])
     prefer = prefer if chosen else settings.prefer
     why = f"the original model is saved if the trained one is {_REJECTED[prefer]}"
-    why += ", because so few steps change little," * (chosen and prefer == "best")
-    why += ", because the texts can teach it little" * (little and facts.start.loss is not None)
     if facts.columns > 1 and facts.split.share and settings.dev in (None, "auto"):
         share = (
             "share no text with the others" if facts.split.apart else "may share a text with others"
@@ -329,6 +328,8 @@ def _watched(facts: Facts, settings: TrainSettings, steps: int) -> list[Choice]:
             more = min(0.5, split.share * wanted / split.held)
             why += f" ({split.held:,} in place of about {wanted:,.0f}, because linked pairs stay "
             why += f"together; `--holdout {more:.2g}` holds out more)"
+    why += " (so few steps change little)" * (chosen and prefer == "best")
+    why += " (the texts can teach it little)" * (little and facts.start.loss is not None)
     if given and settings.dev is None:
         return []
     if not (given or facts.split.share):

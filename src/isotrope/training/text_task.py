@@ -88,8 +88,7 @@ class TextTask(TrainingTask):
             ensure_not_replaced(self.output)
             RunFolder(self.output).write_settings(settings.to_yaml())
         self.dev.replan(settings.eval_every, settings.prefer)
-        derived = sorted(self.limit.derived)
-        return [named(n, new) for n in derived if (new := changed[n]) != getattr(before, n)]
+        return [named(n, new) for n, new in changed.items() if new != getattr(before, n)]
 
     def loader(self, start: int) -> DataLoader[dict[str, Any]]:
         """Return a loader of the batches from step ``start`` on."""
