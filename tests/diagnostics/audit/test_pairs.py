@@ -3,14 +3,17 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 from numpy.typing import NDArray
 
+from isotrope.data.order import Order
 from isotrope.data.sources import read
 from isotrope.data.text.store_writer import StoreSettings, build
 from isotrope.diagnostics.audit.pairs import find_pairs, find_texts
 from isotrope.diagnostics.audit.push import Ledger, ledger, mine_negatives
 from isotrope.diagnostics.audit.rows import read_rows
+from isotrope.diagnostics.audit.settings import settings_table
 from isotrope.objectives.infonce import InfoNCE
 from tests.diagnostics.audit.handmade import embedded, of
 
@@ -22,6 +25,17 @@ def test_rows_out_of_step_are_apart_and_the_others_solved() -> None:
     found = find_pairs(of(plain.anchors, positives), InfoNCE(), batch_size=16)
     assert sorted(found["apart"]) == [3, 70]
     assert set(found["solved"]) == set(range(200)) - {3, 70}
+
+
+def test_the_last_batch_is_no_larger_than_the_others() -> None:
+    plain = embedded(127, 8, noise=0.6)  # with 126 negatives, few would be solved
+    solved = find_pairs(plain, InfoNCE(), batch_size=64)["solved"]
+    rows = Order(127, 0, 0)[np.arange(64)]
+    first = solved[np.isin(solved, rows)]
+    table = settings_table(plain, InfoNCE(), batch_size=64)
+    (own,) = (line for line in table if line.own and line.name == "batch size")
+    assert own.solved == pytest.approx(len(first) / 64)
+    assert 0 < len(first) < 64
 
 
 def test_lengths_cuts_and_repetitions() -> None:

@@ -86,8 +86,10 @@ def _done(
 ) -> NDArray[np.bool_]:
     """Return which anchors have GD < 0.01 and at least one negative in their batch."""
     n, done = len(embedded), torch.zeros(len(embedded), dtype=torch.bool)
-    order = torch.from_numpy(Order(n, seed, 0)[np.arange(n)])
-    for rows in order.tensor_split(max(1, n // batch_size)):
+    order, size = torch.from_numpy(Order(n, seed, 0)[np.arange(n)]), min(batch_size, n)
+    # rows of the first batch, which is measured last, fill up the last batch
+    for start in reversed(range(0, n, size)):
+        rows = order[torch.arange(start, start + size) % n]
         pairs = objective.compare(embedded.batch(rows))
         terms = objective.components(pairs)
         opposed = pairs.negative(terms.against).any(dim=1)

@@ -42,7 +42,7 @@ _TOO_FEW = {
 _OTHERWISE = (
     "Use these values in another trainer, or with `--objective`. `isotrope train` without flags "
     "does not need them: it chooses objective, temperature (0.05), learning rate and epochs "
-    "together."
+    "together. docs/guide/choose.md says which temperature to believe if the two differ."
 )
 _CUT = 0.05  # share of rows with a cut text above which the audit advises to change something
 _PUSHED = 0.01  # the same for the share of all push that likely false negatives cause
