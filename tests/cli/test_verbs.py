@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -118,6 +119,22 @@ def test_search_names_all_rows_of_a_text(run, trained: Path, tmp_path: Path) -> 
     assert [line.partition("  ")[2] for line in lines] == ["11 (and 1 more): a boat", "12: a stone"]
     hits = json.loads(run(*flags, "--json").out)["hits"]
     assert [(hit["place"], hit["places"]) for hit in hits] == [("11", ["11", "13"]), ("12", ["12"])]
+
+
+def test_a_long_search_names_the_commands_for_a_short_one(
+    run, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("my texts.csv").write_text("id,text\n7,a red bus\n8,a green tree\n")
+    flags = "search", trained / "run", "my texts.csv", "a bus", "--columns", "text"
+    assert "isotrope encode" not in run(*flags).err
+    monkeypatch.setattr("isotrope.cli.search._LONG", -1)
+    slow = run(*flags)
+    encode, embeddings = re.findall("`(.*?)`", slow.err)
+    run(*shlex.split(encode)[1:])
+    again = run(*flags, *shlex.split(embeddings))
+    assert again.out == slow.out
+    assert "isotrope encode" not in again.err
 
 
 def test_search_refuses_an_empty_query_and_pairs(run, trained: Path, tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """``isotrope search``: find the lines of a file, or pictures of a folder, nearest to a query."""
 
 import json
+import shlex
 import sys
+import time
 from pathlib import Path
 
 from isotrope.cli.arguments import check_readable
@@ -28,6 +30,8 @@ With --embeddings, a search takes seconds, even in a long file. The matrix must 
 line of the file. The command encodes a few lines again. If these embeddings differ from the matrix,
 the matrix is from another model, file or prompt, and the command ends with an error.
 """
+
+_LONG = 30  # seconds after which a search prints how to store the embeddings
 
 
 class SearchSettings(Search):
@@ -57,8 +61,14 @@ def search(settings: SearchSettings) -> int:
     resolve(settings.model)
     from isotrope.evaluation import files
 
-    options = settings.model_dump(include={*Search.model_fields})
+    options, began = settings.model_dump(include={*Search.model_fields}), time.monotonic()
     results = files.search(settings.model, settings.file, queries, progress=True, **options)
+    differ = settings.model_fields_set & {"embeddings", "pooling", "passage_prompt"}
+    if time.monotonic() - began > _LONG and settings.file.is_file() and not differ:
+        columns, matrix = settings.columns and ["--columns", *settings.columns], settings.file.stem
+        words = ["encode", settings.model, str(settings.file), *columns, "-o", f"{matrix}.npy"]
+        again = f"`isotrope {shlex.join(words)}`, then `{shlex.join(['--embeddings', words[-1]])}`"
+        print(f"to search again in seconds: {again}", file=sys.stderr)
     several = len(queries) > 1
     for query, hits in zip(queries, results, strict=True):
         if settings.as_json:
