@@ -165,6 +165,10 @@ def test_headline_and_verdicts(tmp_path: Path) -> None:
     assert "No gain: the best model is the one before training (step 0)." in page.text
     _, page = report(tmp_path, better)
     assert "better reached dev STS" in page.text
+    assert "Only this run was scored" not in page.text
+    _, page = report(tmp_path, better, write_run(tmp_path / "unscored", dev=()))
+    assert "better reached dev STS" in page.text
+    assert "Only this run was scored." in page.text
 
 
 @pytest.mark.usefixtures("words")
@@ -233,6 +237,47 @@ def test_a_loop_of_ones_own_is_compared_with_nothing(tmp_path: Path) -> None:
         assert 'class="number best"' not in source
     _, page = report(tmp_path, tmp_path / "loop")
     assert "loop reached dev score 0.9000 at step 10" in page.text
+
+
+def write_recording(folder: Path, losses: list[dict], **settings: object) -> Path:
+    """Write what the Doctor records in the output folder of another trainer."""
+    recorded = folder / "isotrope"
+    recorded.mkdir(parents=True)
+    rows = "".join(f"{i},1.5,{i % max(len(losses), 1)}\n" for i in range(4))
+    (recorded / "metrics.csv").write_text(f"step,loss,series\n{rows}")
+    record = {"verdict": ["healthy"], "findings": [], "loss": losses, "settings": settings}
+    write_diagnosis(recorded, record)
+    return folder
+
+
+@pytest.mark.usefixtures("words")
+def test_runs_of_other_trainers_are_named_with_their_loss(tmp_path: Path) -> None:
+    loss = {"name": "MultipleNegativesRankingLoss", "temperature": 0.0500000007}
+    run = write_run(tmp_path / "run")
+    others = [
+        write_recording(tmp_path / name, [loss], trainer="sentence-transformers")
+        for name in ("st", "again/st", "other")
+    ]
+    page = report(tmp_path, run, *others)[1]
+    names = ["run", f"{tmp_path.name}/st", "again/st", "other"]
+    assert [each["name"] for each in json.loads(page.scripts[0][1])["runs"]] == names
+    assert page.text.count("MultipleNegativesRankingLoss: temperature 0.05 ") == 3
+    assert page.text.count("The trainer of sentence-transformers, up to step 3: no dev") == 3
+    assert "; files notes.txt" not in page.text  # no other run has settings to compare
+
+
+@pytest.mark.usefixtures("words")
+def test_data_sets_of_runs_with_one_name_are_told_apart(tmp_path: Path) -> None:
+    losses = [{"name": x, "series": x, "temperature": None} for x in ("one", "two")]
+    runs = [
+        write_recording(tmp_path / name, losses, trainer="lightning", series=["one", "two"])
+        for name in ("a/st", "b/st")
+    ]
+    page = report(tmp_path, *runs)[1]
+    names = [f"{name}/st: {part}" for name in "ab" for part in ("one", "two")]
+    assert [each["name"] for each in json.loads(page.scripts[0][1])["runs"]] == names
+    assert "a/st: two two" in page.text  # its own loss
+    assert "Healthy: a/st." in page.text
 
 
 @pytest.mark.usefixtures("words")
@@ -463,11 +508,11 @@ def test_a_diagnosis_nested_without_end(tmp_path: Path) -> None:
 
 
 def test_runs_show_the_settings_in_which_they_differ(tmp_path) -> None:
-    one = write_run(tmp_path / "one", settings="between: 0.7\nseed: 1\n")
+    one = write_run(tmp_path / "one", settings="between: 0.7\nseed: 1\nepochs: 0.15384615\n")
     two = write_run(tmp_path / "two", settings="between: 1.0\nseed: 1\n")
     _, page = report(tmp_path, one, two)
-    assert "temperature 0.05; between 0.7" in page.text
-    assert "temperature 0.05; between 1.0" in page.text
+    assert "temperature 0.05; between 0.7, epochs 0.153846 " in page.text
+    assert "temperature 0.05; between 1 " in page.text
     assert "; seed 1" not in page.text
     assert "isotrope evaluate --compare` tests" in page.text
 

@@ -38,12 +38,26 @@ class Evidence:
         """The label or, if it is empty, the name with spaces."""
         return self.label or self.name.replace("_", " ")
 
+    @property
+    def value(self) -> str:
+        """The number and its unit."""
+        return f"{self._rounded(self.number)} {self.unit}".strip()
+
+    @property
+    def limit(self) -> str:
+        """Side and threshold, such as ``above 0.9``; empty if there is no threshold."""
+        number = "" if self.threshold is None else self._rounded(self.threshold)
+        return f"{self.side} {number}".strip() if number else ""
+
     def __str__(self) -> str:
-        unit = f" {self.unit}" if self.unit else ""
-        times, sign = (100, "%") if self.is_share else (1, "")
-        limit = "" if self.threshold is None else f"{times * self.threshold:g}{sign}"
-        against = f" (a fault if {self.side} {limit})" if limit else ""
-        return f"{self.words}: {times * self.number:.4g}{sign}{unit}{against}"
+        against = f" (a fault if {self.limit})" if self.limit else ""
+        return f"{self.words}: {self.value}{against}"
+
+    def _rounded(self, number: float) -> str:
+        if not math.isfinite(number):
+            return "not finite"
+        shown = 100 * number if self.is_share else number
+        return (f"{shown:,.0f}" if abs(shown) >= 1000 else f"{shown:.4g}") + "%" * self.is_share
 
     @property
     def is_share(self) -> bool:

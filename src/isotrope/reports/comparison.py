@@ -99,8 +99,9 @@ def headline(runs: Sequence[Run]) -> str:
     start = run.metric("dev_start")
     if not run.saved_step or (start is not None and score <= start):
         return _no_gain(run)
-    lead = f"{run.name} reached " if len(runs) == 1 else f"{run.name} has the highest score: "
-    return f"{lead}{_reached(run, _dev_digits(runs))}{_NOISE if len(scored) > 1 else ''}"
+    lead = f"{run.name} reached " if len(scored) == 1 else f"{run.name} has the highest score: "
+    alone = " Only this run was scored." * (len(runs) > 1)
+    return f"{lead}{_reached(run, _dev_digits(runs))}{_NOISE if len(scored) > 1 else alone}"
 
 
 def _tested(runs: Sequence[Run]) -> str:
@@ -188,19 +189,26 @@ def pill(diagnosis: Diagnosis, outcome: str) -> Pill:
 
 def differing(runs: Sequence[Run]) -> list[str]:
     """Return a text for each run: its settings that differ from others', except the objective's."""
-    names = dict.fromkeys(name for run in runs for name in run.settings if "objective" not in name)
-    differ = [
-        name
-        for name in names
-        if name not in ("output", "method") and len({str(r.settings.get(name)) for r in runs}) > 1
-    ]
-    texts = [{n: _plain(run.settings.get(n)) for n in differ} for run in runs]
-    return [", ".join(f"{n} {text}" for n, text in own.items() if text) for own in texts]
+    own = [{} if run.foreign else run.settings for run in runs]
+    known = [settings for settings in own if settings]
+    names = dict.fromkeys(name for settings in known for name in settings)
+    differ = [name for name in names if len({str(each.get(name)) for each in known}) > 1]
+    shown = [n for n in differ if n not in ("output", "method") and "objective" not in n]
+    return [parameters({n: x[n] for n in shown if x.get(n) not in (None, [])}) for x in own]
 
 
-def _plain(value: object) -> str:
-    items = value if isinstance(value, list) else [value]
-    return ", ".join(str(item) for item in items if item is not None)
+def parameters(parameters: Mapping[str, Any]) -> str:
+    """Return parameters as text: ``temperature 0.05, dissipation margin:0.3``."""
+    return ", ".join(f"{name} {plain(value)}" for name, value in parameters.items())
+
+
+def plain(value: object) -> str:
+    """Return a value as words: a list as its items, a mapping as its names and values."""
+    if isinstance(value, Mapping):
+        return parameters(value)
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(plain, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def changes(run: Run) -> list[str]:
@@ -306,7 +314,9 @@ def verdict(run: Run) -> str:
     """Return a sentence on a run: whether training helped or, if unknown, the best score."""
     best, step = run.metric("dev_best"), run.metric("dev_best_step")
     start, digits = run.metric("dev_start"), _dev_digits([run])
-    state = "Your own training loop, up to" if run.foreign else "In progress (or stopped) at"
+    trainer = run.settings.get("trainer", "loop")
+    other = "Your own training loop" if trainer == "loop" else f"The trainer of {trainer}"
+    state = f"{other}, up to" if run.foreign else "In progress (or stopped) at"
     lead = "" if run.finished else f"{state} step {run.steps.max(initial=0.0):,.0f}: "
     if run.judgement is not None:
         second = line_on_refit(run.result.details) if run.result else ""

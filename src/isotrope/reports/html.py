@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 import yaml
@@ -20,12 +19,12 @@ from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace, check_outputs
 from isotrope.core.legible import counted, legible
 from isotrope.core.progress import format_duration
-from isotrope.core.run_folder import RunFolder
+from isotrope.core.run_folder import RECORDING, RunFolder
 from isotrope.core.table import TitledTable
 from isotrope.diagnostics.audit.result import Audit
-from isotrope.diagnostics.findings import Diagnosis, Evidence
+from isotrope.diagnostics.findings import Diagnosis
 from isotrope.reports import comparison
-from isotrope.reports.comparison import ComparisonCell, number
+from isotrope.reports.comparison import ComparisonCell, number, parameters, plain
 from isotrope.reports.panels import ReportPanel, sections
 from isotrope.reports.pictures import write_pictures
 from isotrope.reports.plots import SECOND, Style, styles
@@ -97,16 +96,17 @@ def _environment() -> Environment:
 
 def _named_apart(runs: Sequence[Run]) -> list[Run]:
     """Make equal names of runs differ: put the names of parent folders before them."""
-    parts = [run.folder.resolve().parts for run in runs]
+    places = [(run.folder.resolve(), run.foreign) for run in runs]
+    # the Doctor's folder is in the folder that names the run
+    parts = [x.parts[: -1 if foreign and x.name == RECORDING else None] for x, foreign in places]
     named = []
     for run, own in zip(runs, parts, strict=True):
-        if parts.count(own) > 1:  # several runs of one folder have names of their own
-            named.append(run)
-            continue
         depth = 1
-        while depth < len(own) and sum(own[-depth:] == others[-depth:] for others in parts) > 1:
+        while depth < len(own) and sum(own[-depth:] == others[-depth:] for others in {*parts}) > 1:
             depth += 1
-        named.append(replace(run, name=legible("/".join(own[-depth:]))))
+        folder = legible("/".join(own[-depth:]))
+        name = folder + (run.name.removeprefix(run.whole) if run.whole else "")
+        named.append(replace(run, name=name, whole=run.whole and folder))
     return named
 
 
@@ -159,7 +159,6 @@ def _page(runs: Sequence[Run], title: str, tables: Sequence[TitledTable]) -> str
         healthy=healthy,
         undiagnosed=[block.run for block in folders if block.diagnosis is None],
         command=diagnose_command,
-        evidence_row=_evidence_row,
         columns=comparison.columns(runs),
         comparison=comparison.cells(runs),
         tables=[(table, _table_cells(table)) for table in (*comparison.evaluated(runs), *tables)],
@@ -171,7 +170,7 @@ def _page(runs: Sequence[Run], title: str, tables: Sequence[TitledTable]) -> str
         script=script,
         allowed=_permission(script),
         sheet=source("sheet.css"),
-        parameters=_parameters,
+        parameters=parameters,
     )
 
 
@@ -189,7 +188,7 @@ def _origin(run: Run) -> list[tuple[str, str]]:
             facts.append((label, str(origin[key])))
     facts += _data_facts(run)
     if isinstance(versions := origin.get("versions"), Mapping):
-        facts.append(("Versions", _parameters(versions)))
+        facts.append(("Versions", parameters(versions)))
     machine = [str(origin[key]) for key in ("python", "platform") if origin.get(key)]
     if machine:
         facts.append(("Machine", f"Python {', '.join(machine)}, {origin.get('cores')} cores"))
@@ -209,13 +208,13 @@ def _data_facts(run: Run) -> list[tuple[str, str]]:
     described = {
         key.replace("_", " "): value for key, value in data.items() if not key.startswith("holdout")
     }
-    facts = [("Images" if run.of_images else "Text", _parameters(described))]
+    facts = [("Images" if run.of_images else "Text", parameters(described))]
     held_out, shared = data.get("holdout"), data.get("holdout_trained_on")
     if held_out:
-        also = f"; training records share a text with {_plain(shared)} of them" if shared else ""
-        facts.append(("Held out", f"{_plain(held_out)} records{also}"))
+        also = f"; training records share a text with {plain(shared)} of them" if shared else ""
+        facts.append(("Held out", f"{plain(held_out)} records{also}"))
     elif shared:  # the dev set is a file of the user
-        facts.append(("Dev set", f"the training data contain {_plain(shared)} of its texts"))
+        facts.append(("Dev set", f"the training data contain {plain(shared)} of its texts"))
     return facts
 
 
@@ -230,20 +229,6 @@ def _done(run: Run) -> str:
     passes = f" (epochs: {rates[-1] * steps:.2g})" if len(rates) else ""
     whole = "" if wall is None else f"; {format_duration(wall)} with evaluation and saving"
     return f"{counted(int(steps), 'step')}{passes} in {format_duration(seconds)}{whole}"
-
-
-def _parameters(parameters: Mapping[str, Any]) -> str:
-    """Return parameters as text: ``temperature 0.05, dissipation margin:0.3``."""
-    return ", ".join(f"{name} {_plain(value)}" for name, value in parameters.items())
-
-
-def _plain(value: object) -> str:
-    """Return a value as words: a list as its items, a mapping as its names and values."""
-    if isinstance(value, Mapping):
-        return _parameters(value)
-    if isinstance(value, (list, tuple)):
-        return ", ".join(map(_plain, value))
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _table_cells(table: TitledTable) -> list[list[ComparisonCell]]:
@@ -266,34 +251,6 @@ def _table_cells(table: TitledTable) -> list[list[ComparisonCell]]:
             row.append(cell)
         rows.append(row)
     return rows
-
-
-class _EvidenceRow(NamedTuple):
-    """Name, value and limit of a number, as texts; a missing limit is an empty text."""
-
-    name: str
-    value: str
-    limit: str
-
-
-def _evidence_row(evidence: Evidence) -> _EvidenceRow:
-    times, sign = (100, "%") if evidence.is_share else (1, "")
-    unit = f" {evidence.unit}" if evidence.unit else ""
-    limit = ""
-    if evidence.threshold is not None:
-        limit = f"{evidence.side} {_rounded(times * evidence.threshold)}{sign}".strip()
-    value = f"{_rounded(times * evidence.number)}{sign}{unit}"
-    return _EvidenceRow(evidence.words, value, limit)
-
-
-def _rounded(value: float) -> str:
-    """Return a number with four significant digits."""
-    if not math.isfinite(value):
-        return "not finite"
-    without_decimals = value == round(value) or abs(value) >= 1000
-    if without_decimals:
-        return number(value, 0)
-    return f"{value:.4g}".replace("-", "\N{MINUS SIGN}")
 
 
 def _script_data(runs: Sequence[Run], panels: Sequence[ReportPanel]) -> dict[str, object]:

@@ -4,6 +4,7 @@ import math
 import os
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,8 @@ class Run:
     Attributes:
         name: The folder's name, with the name of a data set or loss if the folder has several.
         folder: Folder from which the run was read.
-        settings: Settings in config.yaml; empty if a custom training loop wrote the log.
+        settings: Settings in config.yaml. If another trainer wrote the log: trainer, loss and
+            temperature, as far as the Doctor recorded them.
         steps: Numbers of the t logged steps, in ascending order.
         series: A dict from column of metrics.csv to t values, NaN at steps without a measurement.
         result: Contents of result.json; None if the run is in progress or was stopped.
@@ -76,8 +78,8 @@ class Run:
 
     @property
     def foreign(self) -> bool:
-        """Whether a custom training loop wrote the log, so that the run has no settings."""
-        return self.result is None and not self.settings
+        """Whether another trainer wrote the log, so that isotrope's settings are not known."""
+        return self.result is None and ("trainer" in self.settings or not self.settings)
 
     @property
     def of_images(self) -> bool:
@@ -220,8 +222,8 @@ def read_run(folder: Path) -> Run:
     if watched is not None:  # the output folder of another trainer
         folder = watched.path
     log = read_log(RunFolder(folder).metrics, complete=result is not None)
-    config, (steps, series) = RunFolder(folder).config, _arrays(*log)
-    settings = read_yaml(config) if RunFolder(folder).is_begun else {}
+    (steps, series), run = _arrays(*log), RunFolder(folder)
+    settings = read_yaml(run.config) if run.is_begun else _recorded(folder)
     judgement = judgement_of(folder, result.details if result is not None else None)
     return Run(name, folder, settings, steps, series, result, judgement)
 
@@ -229,13 +231,10 @@ def read_run(folder: Path) -> Run:
 def read_runs(folder: Path) -> list[Run]:
     """Read a run folder: one run, or one for each data set or loss that the Doctor measured."""
     run = read_run(folder)
-    log = RunFolder(run.folder)
-    read = read_json(log.diagnosis) if run.result is None and log.diagnosis.is_file() else None
-    settings = read.get("settings") if isinstance(read, Mapping) else None
-    names = settings.get("series") if isinstance(settings, Mapping) else None
+    names = run.settings.get("series") if run.foreign else None
     if not isinstance(names, list) or len(names) < 2:
         return [run]
-    lines = read_lines(log.metrics, complete=False)[1]
+    lines = read_lines(RunFolder(run.folder).metrics, complete=False)[1]
     runs = []
     for place, name in enumerate(map(str, names)):
         rows: dict[float, dict[str, float]] = {}
@@ -246,8 +245,23 @@ def read_runs(folder: Path) -> list[Run]:
         steps, series = _arrays(list(run.series), rows)
         named = f"{run.name}: {name.removeprefix('of ')}"
         part = replace(run, name=named, steps=steps, series=series)
-        runs.append(replace(part, whole=run.name, first=not place))
+        settings = _recorded(run.folder, name)
+        runs.append(replace(part, whole=run.name, first=not place, settings=settings))
     return runs
+
+
+def _recorded(folder: Path, series: str | None = None) -> dict[str, Any]:
+    """Return trainer, loss and temperature (of a data set) that the Doctor recorded, if it did."""
+    with suppress(InputError, LookupError, TypeError, ValueError, AttributeError):
+        record = read_json(RunFolder(folder).diagnosis)
+        losses = record["loss"] if isinstance(record["loss"], list) else [record["loss"]]
+        loss, *_ = [x for x in losses if series is None or x.get("series") == series] or [{}]
+        heat = loss.get("temperature")  # read from the gradient, so the last digits vary
+        rounded = None if heat is None else float(f"{heat:.3g}")
+        own = {"objective": loss.get("name"), "objective.temperature": rounded}
+        known = {name: record["settings"].get(name) for name in ("trainer", "series")} | own
+        return {name: value for name, value in known.items() if value is not None}
+    return {}
 
 
 def read_diagnosis(folder: Path) -> Diagnosis | None:
