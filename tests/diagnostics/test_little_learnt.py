@@ -11,6 +11,7 @@ from torch import Tensor, nn
 import isotrope
 from isotrope.core.distributed import local_norm
 from isotrope.diagnostics import anatomy
+from isotrope.diagnostics.doctor import diagnose
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Diagnosis
 from isotrope.diagnostics.verdicts.outcome import nothing_learnt
@@ -152,6 +153,32 @@ def test_much_of_the_labels_may_be_unexplained_while_a_model_learns(
     assert not any(e.name == "unexplained" for f in found for e in f.evidence)
 
 
+def scored_rows(gaps: list[float], unexplained: float, rise: float) -> RunEvidence:
+    """The evidence of a squared error of labels, with a pair of gaps again and again."""
+    gaps = [gaps[0], *(gaps[1:] * 30)[:29]]
+    rows = [
+        {"step": float(i), "loss": 0.3 + rise * i, "label_gap": gap, "unexplained": unexplained}
+        for i, gap in enumerate(gaps)
+    ]
+    return RunEvidence(rows=rows, losses=({"family": "pairs"},))
+
+
+@pytest.mark.parametrize(
+    ("unexplained", "verdict"),
+    [(1.05, "not-examined"), (5.0, "not-examined"), (1.9, "unrelated-positives")],
+)
+def test_labels_that_vary_little_or_are_noisy_are_not_called_wrong(
+    unexplained: float, verdict: str
+) -> None:
+    assert diagnose(scored_rows([0.0, 0.2, -0.2], unexplained, 0.0)).verdict == (verdict,)
+
+
+@pytest.mark.parametrize(("gaps", "lost"), [([0.9, 0.0, 0.6], False), ([2.0, 0.0, 0.6], True)])
+def test_a_gap_that_falls_by_chance_is_not_lost(gaps: list[float], lost: bool) -> None:
+    verdict = diagnose(scored_rows(gaps, 1.05, 0.001)).verdict
+    assert ("diverging" in verdict) is lost
+
+
 def contrast(model: nn.Module, x: Tensor, y: Tensor, _: Tensor) -> Tensor:
     a, b = F.normalize(model(x), dim=1), F.normalize(model(y), dim=1)
     return F.cross_entropy(a @ b.T / 0.1, torch.arange(len(a)))
@@ -209,6 +236,20 @@ def test_a_teacher_that_is_as_sure_as_its_student_shows_no_positives() -> None:
     doctor = trained(imitation, model)
     assert doctor.diagnose().verdict == ("not-examined",)
     assert all(row["positive_mean"] is None for row in doctor.rows)
+
+
+def test_a_sure_teacher_beside_the_pairs_shows_no_positives() -> None:
+    """Nearly all of each target is on the row itself, so that each other target is small."""
+
+    def loss(model: nn.Module, x: Tensor, y: Tensor, _: Tensor) -> Tensor:
+        a, b = F.normalize(model(x), dim=1), F.normalize(model(x + 0.3 * y), dim=1)
+        wanted = (6 * F.normalize(x, dim=1) @ F.normalize(x, dim=1).T).softmax(dim=1)
+        own = F.cross_entropy(a @ b.T / 0.1, torch.arange(len(a)))
+        taught = F.kl_div((a @ b.T / 0.1).log_softmax(1), wanted, reduction="batchmean")
+        return own + taught
+
+    doctor = trained(loss, encoder())
+    assert doctor.diagnose().verdict == ("not-examined",)
 
 
 @pytest.mark.parametrize("forgotten", [True, False])

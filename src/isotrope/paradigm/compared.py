@@ -162,7 +162,9 @@ def joined(compared: Sequence[Compared]) -> list[Compared]:
             group = [*group, table]
     directions, left = _both_directions(left + group)
     # tables out of balance beside balanced tables are additional terms, such as a penalty
-    return _rows_together(_without_repetitions(whole + directions or _of_one_anchor(left)))
+    tables = _rows_together(_without_repetitions(whole + directions or _of_one_anchor(left)))
+    soft = any(t.has_soft_targets for t in compared)  # of one term, such as that of a teacher
+    return [replace(t, has_soft_targets=soft) for t in tables]
 
 
 def _grouped(

@@ -40,7 +40,8 @@ Path = tuple[tuple[Node, int], ...]
 _SAME = 1e-4  # relative difference between two scales that count as one
 _ALIKE = 0.01  # relative difference between two shares of smoothing that count as one
 _ROUNDING = 1e-4  # share of a row's pull that counts as 0
-_HARD = 0.1  # share of a row's largest target; targets nearer to 0 or to the largest are not soft
+_HARD = 0.1  # share of a row's largest target; targets nearer to the largest are not soft
+_SOFT = 1e-3  # share of a row's targets together; a teacher that is surer pulls few negatives
 
 
 @dataclass(frozen=True)
@@ -236,7 +237,6 @@ def _is_smoothed(pull: Tensor, least: Tensor, tolerance: float) -> bool:
 
 
 def _is_soft(targets: Tensor) -> bool:
-    """Whether most rows (n x m) have a target that is neither nearly 0 nor nearly the largest."""
-    share = targets / targets.amax(dim=1, keepdim=True)
-    between = ((share > _HARD) & (share < 1 - _HARD)).any(dim=1)
-    return 2 * int(between.sum()) > len(targets)
+    """Whether most rows (n x m) have soft targets, of which each alone may be nearly 0."""
+    soft = torch.where(targets < (1 - _HARD) * targets.amax(dim=1, keepdim=True), targets, 0)
+    return 2 * int((soft.sum(dim=1) > _SOFT * targets.sum(dim=1)).sum()) > len(targets)
