@@ -198,6 +198,22 @@ def test_the_sign_is_that_of_the_backward_pass(steps: int, wrong: bool) -> None:
     assert doctor.diagnose().verdict == ("pushed-positives" if wrong else "healthy",)
 
 
+@pytest.mark.parametrize("steps", [1, 3, 6])
+def test_few_steps_in_which_a_negated_loss_rises_show_no_opposite_sign(steps: int) -> None:
+    torch.manual_seed(0)
+    encoder = torch.nn.Linear(64, 32)
+    optimizer = torch.optim.Adam(encoder.parameters(), lr=1e-2, maximize=True)
+    doctor = isotrope.Doctor(every=1, say=None)
+    for _ in range(steps):
+        shared = torch.randn(32, 16)
+        a, b = (encoder(torch.cat([shared, torch.randn(32, 48)], dim=1)) for _ in range(2))
+        doctor.observe(objective := -infonce(a, b))
+        optimizer.zero_grad()
+        objective.backward()
+        optimizer.step()
+    assert doctor.diagnose(batch_size=32).verdict == ("not-examined",)
+
+
 def of_several(a: Tensor, b: Tensor, *, last: bool) -> Tensor:
     """MIL-NCE: three positives of each anchor, and one negative."""
     units = [F.normalize(x, dim=1) for x in (a, b, b + 0.3 * torch.randn_like(b), 0.5 * a + b)]

@@ -33,13 +33,16 @@ _UNIT = 1e-3  # difference from 1 allowed for the norm of normalised embeddings
 _USUAL_MARGIN = 0.3
 _OF_KEYS = 0.7  # share of its temperature that a loss of keys without a gradient counts with
 _ANGLES = "positive_mean", "negative_mean", "positive_std", "negative_std"
+_SIGN, _STEADY, _CLEAR = 3, 0.9, 2.5  # steps, correlation, standard errors that show a rise
 _LEARNT = 1.0  # lead of positives, in standard deviations
 
 
-def _maximises(case: RunEvidence) -> bool:
-    """Return whether the loss rises with the steps, by more than three standard errors."""
+def _may_be_maximised(case: RunEvidence) -> bool:
+    """Return whether the loss rises with the steps, or there are too few steps to say so."""
     loss = case.series("loss")
-    return len({*loss}) > 1 and correlation(range(len(loss)), loss) > 3 / len(loss) ** 0.5
+    clear = min(_STEADY, _CLEAR / max(1, len(loss)) ** 0.5)
+    rises = len({*loss}) > 1 and correlation(range(len(loss)), loss) > clear
+    return rises or len(loss) < _SIGN
 
 
 PUSHED_POSITIVES = Verdict(
@@ -60,7 +63,7 @@ PUSHED_POSITIVES = Verdict(
     ),
     Change("the loss with the opposite sign, since an optimizer minimises it"),
     explains=("diverging", "collapsed", *EFFECTS),
-    unless=(_maximises,),
+    unless=(_may_be_maximised,),
 )
 
 
