@@ -164,13 +164,19 @@ def scored_rows(gaps: list[float], unexplained: float, rise: float) -> RunEviden
 
 
 @pytest.mark.parametrize(
-    ("unexplained", "verdict"),
-    [(1.05, "not-examined"), (5.0, "not-examined"), (1.9, "unrelated-positives")],
+    ("unexplained", "spread", "verdict"),
+    [
+        (1.05, 0.2, "not-examined"),
+        (5.0, 0.02, "not-examined"),
+        (1.9, 0.2, "unrelated-positives"),
+        (1.05, 0.02, "unrelated-positives"),
+    ],
 )
 def test_labels_that_vary_little_or_are_noisy_are_not_called_wrong(
-    unexplained: float, verdict: str
+    unexplained: float, spread: float, verdict: str
 ) -> None:
-    assert diagnose(scored_rows([0.0, 0.2, -0.2], unexplained, 0.0)).verdict == (verdict,)
+    case = scored_rows([0.0, spread, -spread], unexplained, 0.0)
+    assert diagnose(case).verdict == (verdict,)
 
 
 @pytest.mark.parametrize(("gaps", "lost"), [([0.9, 0.0, 0.6], False), ([2.0, 0.0, 0.6], True)])

@@ -1,7 +1,8 @@
 """Numbers of a training that the rules of several verdicts share."""
 
+import itertools
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
@@ -85,6 +86,11 @@ def separation(row: Row | None) -> float | None:
     near, far = row.get("positive_mean"), row.get("negative_mean")
     deviation = max(row.get("positive_std") or 0.0, row.get("negative_std") or 0.0)
     return None if near is None or far is None or deviation == 0 else (far - near) / deviation
+
+
+def usual_change(values: Sequence[float]) -> float:
+    """Return the median difference of two successive values; 0 without one."""
+    return statistics.median([abs(b - a) for a, b in itertools.pairwise(values)] or [0.0])
 
 
 def negative_count(case: RunEvidence) -> int | None:

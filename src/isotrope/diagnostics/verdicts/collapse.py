@@ -21,12 +21,13 @@ from isotrope.diagnostics.readings import (
     pushes_apart,
     rank_limit,
     separation,
+    usual_change,
 )
 from isotrope.diagnostics.verdict import Change, Found, Threshold, Verdict, compared, crosses
 from isotrope.diagnostics.verdicts.sources import DONE, EFFECTS, ZOO
 
 ANOTHER = "--encoder all-MiniLM-L6-v2 (or another encoder)"
-_LEAST_GAPS, _LEAST_GAP = 6, 0.3  # a smaller gap of the first batch may be chance, and not lost
+_LEAST_GAPS, _LEAST_GAP, _BY_CHANCE = 6, 0.3, 2.5  # smaller gaps and falls may be chance
 _LITTLE, _LEARNT = 0.05, 0.7  # of the loss of guessing: least divisor, InfoNCE of learnt pairs
 
 
@@ -117,9 +118,9 @@ def _unlearnt(case: RunEvidence) -> float | None:
     # With labels: the separation of pairs with low and high labels. One batch is a small sample.
     known = [gap for row in case.rows if (gap := separation(row)) is not None]
     gaps = case.series("label_gap") or known
-    if len(gaps) < _LEAST_GAPS or not gaps[0] > _LEAST_GAP:
-        return None
-    return statistics.median(gaps[-len(gaps) // 3 :]) / gaps[0]
+    end = statistics.median(gaps[-len(gaps) // 3 :] or [0.0])
+    least = max(_LEAST_GAP, end + _BY_CHANCE * usual_change(gaps))
+    return end / gaps[0] if len(gaps) >= _LEAST_GAPS and gaps[0] > least else None
 
 
 def guess(case: RunEvidence) -> float:
@@ -211,7 +212,8 @@ DIVERGING = Verdict(
             "loss_not_lower",
             "loss at the end",
             "loss at the end, divided by the smaller of two losses: the loss at step 0, and the "
-            "loss of guessing the positive at random",
+            "loss of guessing the positive at random. It does not count if InfoNCE of the pairs in "
+            f"the last measured batch is below {_LEARNT:g} times the loss of guessing",
             "we chose the limit; in trainings that diverged, this quotient was 0.95 to 1.8",
             above=0.9,
             unit="of the first loss, or of the loss of guessing",

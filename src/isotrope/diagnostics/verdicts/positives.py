@@ -1,6 +1,5 @@
 """Verdicts on the pairs of a batch: no negatives, identical views, unrelated or equal pairs."""
 
-import itertools
 import math
 import statistics
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from isotrope.diagnostics.readings import (
     loss_falls,
     pushes_apart,
     separation,
+    usual_change,
 )
 from isotrope.diagnostics.verdict import Change, Found, Threshold, Verdict, compared, crosses
 from isotrope.diagnostics.verdicts.sources import DONE, EFFECTS, NEWER, ZOO
@@ -27,6 +27,7 @@ _LEAST_GRADED = 5  # measurements of a batch that show whether graded labels are
 _CHANCE = 2  # median differences of two batches, which are about two standard deviations
 _CLEAR = 0.3  # how much nearer positives are than negatives, in standard deviations
 _STILL = 0.8  # of the first spread; a healthy training of texts has 0.85 to 1.04
+_UNRELATED, _NONE = (1.2, 2.5), 0.05  # unexplained variance of clear labels; gap without any
 
 
 def _no_negatives(case: RunEvidence) -> Found | None:
@@ -137,7 +138,8 @@ def _unrelated_positives(case: RunEvidence) -> Found | None:
     if decided is None or not crosses("separation", decided) or collapsed_at_start(case):
         return None
     sampled = case.start is not None or case.probe is not None
-    explained = not sampled and (_something_else(case) or _learnt(case))
+    unclear = _something_else(case) or _unclear_labels(case)
+    explained = not sampled and (unclear or _learnt(case))
     if explained or _clear_at_first(case):
         return None
     columns = ("positive_mean", "negative_mean", "loss")
@@ -181,9 +183,8 @@ def _fresh(case: RunEvidence) -> Sequence[Row]:
 def _clear_at_first(case: RunEvidence, least: float = _CLEAR, steps: int = 1) -> bool:
     """Whether the first steps separate their pairs, by more than batches differ by chance."""
     leads = [x for row in _fresh(case) or case.rows if (x := separation(row)) is not None]
-    change = statistics.median([abs(b - a) for a, b in itertools.pairwise(leads)] or [0.0])
     first = statistics.fmean(leads[:steps] or [0.0])
-    return first > max(least, _CHANCE * change / math.sqrt(steps))
+    return first > max(least, _CHANCE * usual_change(leads) / math.sqrt(steps))
 
 
 def _median(rows: Sequence[Row]) -> float | None:
@@ -208,6 +209,17 @@ def _learnt(case: RunEvidence) -> bool:
     if late is None or len(case.rows) < _MANY or _by_heart(case):
         return False
     return late > _CLEAR and loss_falls(case)
+
+
+def _unclear_labels(case: RunEvidence) -> bool:
+    """Whether the labels of a squared error vary too little or are too noisy to be called wrong."""
+    # If right labels are noisy, or vary less than the cosines, batches show hardly any relation.
+    left, gaps = case.end("unexplained"), case.series("label_gap")
+    if left is None or not gaps:
+        return False
+    gap, error = statistics.fmean(gaps), statistics.pstdev(gaps) / math.sqrt(len(gaps))
+    clear = _UNRELATED[0] < left or gap + 2 * error < _NONE
+    return not (crosses("separation", gap + error) and clear and left < _UNRELATED[1])
 
 
 def _by_heart(case: RunEvidence) -> bool:
