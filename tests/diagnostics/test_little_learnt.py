@@ -153,35 +153,38 @@ def test_much_of_the_labels_may_be_unexplained_while_a_model_learns(
     assert not any(e.name == "unexplained" for f in found for e in f.evidence)
 
 
-def scored_rows(gaps: list[float], unexplained: float, rise: float) -> RunEvidence:
+def scored_rows(
+    gaps: list[float], unexplained: float, rise: float, loss: float = 1.0
+) -> RunEvidence:
     """The evidence of a squared error of labels, with a pair of gaps again and again."""
     gaps = [gaps[0], *(gaps[1:] * 30)[:29]]
     rows = [
-        {"step": float(i), "loss": 0.3 + rise * i, "label_gap": gap, "unexplained": unexplained}
+        {"step": float(i), "loss": loss + rise * i, "label_gap": gap, "unexplained": unexplained}
         for i, gap in enumerate(gaps)
     ]
     return RunEvidence(rows=rows, losses=({"family": "pairs"},))
 
 
 @pytest.mark.parametrize(
-    ("unexplained", "spread", "verdict"),
+    ("unexplained", "gaps", "loss", "verdict"),
     [
-        (1.05, 0.2, "not-examined"),
-        (5.0, 0.02, "not-examined"),
-        (1.9, 0.2, "unrelated-positives"),
-        (1.05, 0.02, "unrelated-positives"),
+        (1.05, (0.2, -0.2), 1.0, "not-examined"),  # much noise
+        (5.0, (0.02, -0.02), 0.02, "not-examined"),  # labels that vary little
+        (1.9, (0.2, -0.2), 1.0, "unrelated-positives"),
+        (1.15, (0.2, -0.2), 0.28, "unrelated-positives"),  # labels of 0 and 1
+        (2.6, (-0.9, -0.5), 1.0, "unrelated-positives"),  # opposite
     ],
 )
 def test_labels_that_vary_little_or_are_noisy_are_not_called_wrong(
-    unexplained: float, spread: float, verdict: str
+    unexplained: float, gaps: tuple[float, float], loss: float, verdict: str
 ) -> None:
-    case = scored_rows([0.0, spread, -spread], unexplained, 0.0)
+    case = scored_rows([0.0, *gaps], unexplained, 0.0, loss)
     assert diagnose(case).verdict == (verdict,)
 
 
 @pytest.mark.parametrize(("gaps", "lost"), [([0.9, 0.0, 0.6], False), ([2.0, 0.0, 0.6], True)])
 def test_a_gap_that_falls_by_chance_is_not_lost(gaps: list[float], lost: bool) -> None:
-    verdict = diagnose(scored_rows(gaps, 1.05, 0.001)).verdict
+    verdict = diagnose(scored_rows(gaps, 1.05, 0.001, 0.3)).verdict
     assert ("diverging" in verdict) is lost
 
 

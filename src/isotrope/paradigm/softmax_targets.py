@@ -212,12 +212,14 @@ def targets_of(path: Path, gradient: Tensor) -> Targets:
     pull = -gradient.movedim(dim, -1)
     rows = pull.float().reshape(-1, pull.shape[-1])  # one row, if a loss scores a single query
     sign = -1 if rows.sum() < 0 else 1  # of a loss that is maximised, or has the wrong sign
-    pull, rows = sign * pull, sign * rows[sign * rows.sum(dim=1) > 0]
+    own = saved_of(path[-1][0], "result").movedim(dim, -1).float().reshape(rows.shape)
+    kept = sign * rows.sum(dim=1) > 0
+    pull, rows, own = sign * pull, sign * rows[kept], own[kept]
     if rows.shape[1] <= 1 or not len(rows):
         return Targets(False, {})
     least = rows.amin(dim=1, keepdim=True)
     if not _is_smoothed(rows, least, max(_ALIKE, 4 * torch.finfo(pull.dtype).eps)):
-        return Targets(_is_soft(rows), {})
+        return Targets(_is_soft(rows) and not _is_entropy(rows, own), {})
     part = sign * pull.amin(dim=-1, keepdim=True).clamp_min(0).expand_as(pull)
     part, smoothing = part.movedim(-1, dim).contiguous(), {}
     for user, slot in reversed(path):
@@ -240,3 +242,12 @@ def _is_soft(targets: Tensor) -> bool:
     """Whether most rows (n x m) have soft targets, of which each alone may be nearly 0."""
     soft = torch.where(targets < (1 - _HARD) * targets.amax(dim=1, keepdim=True), targets, 0)
     return 2 * int((soft.sum(dim=1) > _SOFT * targets.sum(dim=1)).sum()) > len(targets)
+
+
+def _is_entropy(pull: Tensor, own: Tensor) -> bool:
+    """Whether the entropy of the softmax explains the pulls below each row's largest (n x m)."""
+    entropy = own.exp() * (1 + own.clamp_min(-99))  # the pull of -entropy at ``own``
+    rest = pull < pull.amax(dim=1, keepdim=True)
+    x, y = entropy[rest], pull[rest]
+    few = 2 * y.sum() < pull.sum()  # beside hard targets
+    return bool(few and (y - x * (x @ y) / (x @ x)).norm() <= _ALIKE * y.norm())

@@ -27,7 +27,8 @@ _LEAST_GRADED = 5  # measurements of a batch that show whether graded labels are
 _CHANCE = 2  # median differences of two batches, which are about two standard deviations
 _CLEAR = 0.3  # how much nearer positives are than negatives, in standard deviations
 _STILL = 0.8  # of the first spread; a healthy training of texts has 0.85 to 1.04
-_UNRELATED, _NONE = (1.2, 2.5), 0.05  # unexplained variance of clear labels; gap without any
+_NARROW = 5.0  # unexplained variance from which labels vary too little beside the cosines
+_UNRELATED, _OF_UNIT = (1.2, 2.5), 0.3  # unexplained variance; variance of labels from 0 to 1
 
 
 def _no_negatives(case: RunEvidence) -> Found | None:
@@ -217,9 +218,20 @@ def _unclear_labels(case: RunEvidence) -> bool:
     left, gaps = case.end("unexplained"), case.series("label_gap")
     if left is None or not gaps:
         return False
-    gap, error = statistics.fmean(gaps), statistics.pstdev(gaps) / math.sqrt(len(gaps))
-    clear = _UNRELATED[0] < left or gap + 2 * error < _NONE
-    return not (crosses("separation", gap + error) and clear and left < _UNRELATED[1])
+    # labels from 0 to 1 vary by at most 1/4; noise does not hide that larger ones are right
+    known = [x / y for r in case.rows if (x := r.get("loss")) and (y := r.get("unexplained"))]
+    varied = statistics.median(known or [math.inf])
+    errors = 1 if left < _UNRELATED[1] else 2  # the cosines still vary more than the labels
+    halves = (gaps, gaps[: max(_MANY, len(gaps) // 2)])  # later, pairs may be known by heart
+    near = any(crosses("separation", _mean_plus(x, errors)) for x in halves)
+    opposite = _mean_plus(gaps, 2) < 0  # right labels never are, however much they vary
+    clear = left < _NARROW and (left > _UNRELATED[0] or varied < _OF_UNIT)
+    return not opposite and not (near and clear)
+
+
+def _mean_plus(values: Sequence[float], errors: float) -> float:
+    """Return the mean plus a number of standard errors."""
+    return statistics.fmean(values) + errors * statistics.pstdev(values) / math.sqrt(len(values))
 
 
 def _by_heart(case: RunEvidence) -> bool:
@@ -242,7 +254,9 @@ def _perhaps_by_heart(case: RunEvidence) -> bool:
     fresh = _fresh(case)
     learnt = (_median(fresh[-max(1, len(fresh) // 3) :]) or 0.0) > _CLEAR
     steps = 5 if case.series("unexplained") else 3  # a batch may have few labels of either kind
-    return not learnt and not _clear_at_first(case, _CLEAR / 2, steps)
+    decided = _decided(case) if case.series("unexplained") else None
+    apart = decided is not None and crosses("separation", decided)  # by chance in the first steps
+    return not learnt and (apart or not _clear_at_first(case, _CLEAR / 2, steps))
 
 
 def relation_unknown(case: RunEvidence) -> bool:
