@@ -201,6 +201,17 @@ def test_the_headline_names_scores_that_can_be_compared(tmp_path, data: str, *, 
 
 
 @pytest.mark.usefixtures("words")
+def test_no_run_is_named_if_each_is_best_on_other_test_data(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / name, dev=(80.0, 85.0), weights=name) for name in ("a", "b")]
+    for run, scores in zip(runs, ((0.4, 0.5), (0.5, 0.4)), strict=True):
+        for data, score in zip(("one", "other"), scores, strict=True):
+            key = {"model": run.name, "kind": "retrieval", "task": "retrieval", "data": data}
+            Store(run / "evaluations").keep(key, Result("retrieval", run.name, {"mrr@10": score}))
+    for order in (runs, runs[::-1]):
+        assert "No run is best on all test data" in report(tmp_path, *order)[1].text
+
+
+@pytest.mark.usefixtures("words")
 @pytest.mark.parametrize(
     ("first", "second", "same"),
     [

@@ -68,7 +68,7 @@ def search(settings: SearchSettings) -> int:
         columns, matrix = settings.columns and ["--columns", *settings.columns], settings.file.stem
         words = ["encode", settings.model, str(settings.file), *columns, "-o", f"{matrix}.npy"]
         again = f"`isotrope {shlex.join(words)}`, then `{shlex.join(['--embeddings', words[-1]])}`"
-        print(f"to search again in seconds: {again}", file=sys.stderr)
+        print(f"to search again without embedding the texts: {again}", file=sys.stderr)
     several = len(queries) > 1
     for query, hits in zip(queries, results, strict=True):
         if settings.as_json:

@@ -146,7 +146,7 @@ class Diagnosis:
             _findings(record["findings"]),
             notes=tuple(record.get("notes", ())),
             numbers=_evidence(record.get("numbers", ())),
-            judgement=None if judgement is None else Judgement(**judgement),
+            judgement=None if judgement is None else Judgement.read(judgement),
             losses=tuple(losses) if isinstance(losses, list) else (losses,),
             remarks=_findings(record.get("remarks", ())),
             model=record.get("model", {}),

@@ -105,29 +105,33 @@ def headline(runs: Sequence[Run]) -> str:
 
 
 def _tested(runs: Sequence[Run]) -> str:
-    """Return a sentence on the first test that several runs all have scores for; otherwise ""."""
+    """Return a sentence on the best of several runs that have scores on one test; otherwise ""."""
     of_runs = [{one[0]: one[2:] for one in _scores_of(run)} for run in runs]
     shared = [test for test in of_runs[0] if all(test in own for own in of_runs)]
     if not shared or len({run.folder for run in runs}) < 2:
         return ""
-    name = next(iter(of_runs[0][shared[0]][1].metrics))
-    scores = [own[shared[0]][1].metrics[name] or 0.0 for own in of_runs]
-    best = scores.index(max(scores))
-    (task, result, start), run = of_runs[best][shared[0]], runs[best]
+    best, first = set[int](), ("", 0.0)
+    for test in reversed(shared):
+        name = next(iter(of_runs[0][test][1].metrics), "")
+        found = (own[test][1].metrics.get(name) for own in of_runs)
+        scores = [score if isinstance(score, (int, float)) else 0.0 for score in found]
+        best |= {i for i, score in enumerate(scores) if score == max(scores)}
+        first = name, max(scores)
+    if len(best) > 1:
+        return f"No run is best on all test data: see the table “{_EVALUATED}”."
+    (name, score), run = first, runs[min(best)]
+    task, result, start = of_runs[min(best)][shared[0]]
     out_of = 1 if in_percent(name, result) else 100
     before = f"; the original model has {out_of * start[name]:.2f}" if start.get(name) else ""
     return (
         f"{run.whole or run.name} has the highest {name} on the test data of all runs ({task}): "
-        f"{out_of * scores[best]:.2f}{before}.{_NOISE}"
+        f"{out_of * score:.2f}{before}.{_NOISE}"
     )
 
 
 def _no_gain(run: Run) -> str:
     """Return a sentence on a run whose best score is not above that before training."""
-    leads = {
-        "worse": "Training made it worse",
-        "undecided": "No clear gain",
-    }
+    leads = {"worse": "Training made it worse", "undecided": "No clear gain"}
     lead = leads.get(run.outcome, "No gain")
     start, score, digits = run.metric("dev_start"), run.metric(run.saved), _dev_digits([run])
     if not run.saved_step or start is None or score is None:

@@ -328,7 +328,9 @@ def write_config(settings: RunSettings) -> None:
         before = type(settings).read(read_yaml(config), source=str(config))
         for name in sorted(settings.free & before.model_dump().keys() - {"output", "progress"}):
             if (old := getattr(before, name)) != (new := getattr(settings, name)):
-                warn(f"this resumed run has {named(name, new)} in place of {named(name, old)}")
+                # nothing is shown like False, as --no-keep-every
+                now, then = (named(name, x not in (None, []) and x) for x in (new, old))
+                warn(f"this resumed run has {now} in place of {then}")
     RunFolder(output).write_settings(settings.to_yaml())
     _tidy(output)
 

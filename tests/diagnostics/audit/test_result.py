@@ -222,6 +222,7 @@ def test_a_group_keeps_its_first_sound_row_with_all_hard_negatives() -> None:
     records = [(f"question {i}", f"answer {i}", f"negative {i}") for i in range(200)]
     records[21] = ("question 20", "answer 20", "another negative")
     records[23] = records[22]
+    records[61] = ("Question, 60!", "ANSWER 60", "a third negative")  # near-identical
     plain = planted()
     audit = audit_rows(
         read_rows(records),
@@ -231,17 +232,17 @@ def test_a_group_keeps_its_first_sound_row_with_all_hard_negatives() -> None:
         encoder="drawn",
         uncovered=UNKNOWN,
     )
-    pairs = np.array([[17, 120], [20, 40], [21, 40], [22, 23], [50, 51], [51, 52]])
+    pairs = np.array([[17, 120], [20, 40], [21, 40], [22, 23], [50, 51], [51, 52], [60, 61]])
     audit = replace(
         audit,
-        alike=Alike(pairs, *np.ones((3, 6))),
-        suspects=6,
+        alike=Alike(pairs, *np.ones((3, 7))),
+        suspects=7,
         found={**audit.found, "apart": np.array([17, 50])},
     )
     kept = [json.loads(line)["negative"] for line in audit.files()["cleaned.jsonl"].splitlines()]
-    gone = {f"negative {i}" for i in (17, 21, 23, 40, 50, 52)}
+    gone = {f"negative {i}" for i in (17, 21, 23, 40, 50, 52, 61)}
     assert set(kept) == {f"negative {i}" for i in range(200)} - gone | {"another negative"}
-    assert len(kept) == 200 - 5
+    assert len(kept) == 200 - 6
 
 
 @pytest.mark.parametrize(("size", "limit"), [(10, None), (11, "over a twentieth of")])

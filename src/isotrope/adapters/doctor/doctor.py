@@ -261,7 +261,7 @@ class Doctor:
         self.observes = False
         self.anatomy.clear()
         self.losses.clear()
-        self._verdict = (HEALTHY,)
+        self._verdict, self._next_save = (HEALTHY,), 0.0
 
     def record(self, name: str, row: Row, series: str = "") -> None:
         """Record a loss and the measured ``row``; print the verdict if it has changed."""

@@ -53,7 +53,7 @@ def find_texts(rows: PairedRows, embedded: EmbeddedTexts) -> dict[str, NDArray[n
     """Return a dict from ``cut``, ``repeated``, ``lengths`` and ``scripts`` to row numbers."""
     return {
         "cut": np.flatnonzero(embedded.cut),
-        "repeated": repeated(np.array([record_mark(texts) for texts in rows.texts])),
+        "repeated": repeated(np.array([record_mark(texts) for texts in rows.texts], np.uint64)),
         "lengths": np.flatnonzero(_outlying(embedded.lengths)),
         "scripts": np.flatnonzero(_other_scripts(rows.texts)),
     }

@@ -278,9 +278,8 @@ class TextAudit(Audit):
         dropped = np.union1d(self.found["apart"], self.found["repeated"])
         rows = np.setdiff1d(np.arange(len(self.rows)), dropped)
         _, first, group = np.unique(self._grouped()[rows], return_index=True, return_inverse=True)
-        marks = self.rows.marks[rows]
-        kept: NDArray[np.int64] = rows[(marks == marks[first[group]]).all(axis=1)]
-        return kept
+        texts, pairs = self.rows.texts, zip(rows.tolist(), rows[first[group]].tolist(), strict=True)
+        return np.array([i for i, j in pairs if texts[i][:2] == texts[j][:2]], np.int64)
 
     def _uncovered(self) -> TitledTable:
         of = self.uncovered
