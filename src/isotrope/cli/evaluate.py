@@ -3,7 +3,6 @@
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -114,19 +113,11 @@ class EvaluateSettings(Evaluation):
     )
 
 
-@dataclass(frozen=True)
-class _Card:
-    """The model card to write: its file, and the position of its model among the models."""
-
-    file: Path
-    position: int
-
-
 def evaluate(settings: EvaluateSettings) -> int:
     """Evaluate, and print tables or JSON."""
     models = settings.compare or ([settings.model] if settings.model else [])
     _check_models(models, settings)
-    card = _find_card(models, settings) if settings.card else None
+    position, card = _find_card(models, settings) if settings.card else (0, None)
     for file in filter(None, (settings.csv, settings.queries)):  # before anything is scored
         check_outputs(file.parent, [file.name], [*settings.data.values()])
     from isotrope.evaluation.compare import compare, named_apart
@@ -159,8 +150,8 @@ def evaluate(settings: EvaluateSettings) -> int:
 
         scores = comparison(result, brief=True) if settings.compare else str(result)
         data = ", ".join(f"{name} {path.name}" for name, path in settings.data.items())
-        add_scores(card.file, results[card.position], data, scores)
-        print(f"the scores are written to {card.file}", file=sys.stderr)
+        add_scores(card, results[position], data, scores)
+        print(f"the scores are written to {card}", file=sys.stderr)
     if settings.csv is not None:
         _write_csv(settings.csv, csv_rows(result))
     print(json.dumps(result.details, allow_nan=False) if settings.as_json else result)
@@ -199,22 +190,22 @@ def _check_data(models: Sequence[str], settings: EvaluateSettings) -> None:
         )
 
 
-def _find_card(models: Sequence[str], settings: EvaluateSettings) -> _Card:
-    """Return the one card that ``--card`` can mean: the README.md of a run or a model folder."""
+def _find_card(models: Sequence[str], settings: EvaluateSettings) -> tuple[int, Path]:
+    """Return the position of the one model whose card ``--card`` can mean, and its README.md."""
     cards = {}
     for position, run in enumerate(map(RunFolder, models)):
         if settings.compare and not run.is_begun:
             continue
         for folder in (run.path, run.model):  # if both have a card, it is that of the model
             if (folder / "README.md").is_file():
-                cards[position] = _Card(folder / "README.md", position)
+                cards[position] = folder / "README.md"
     if len(cards) != 1 or settings.dimensions or settings.precision:
         raise SettingError(
             "needs exactly one run among the models; without `--compare`, a model folder with a "
             "README.md works too; leave out `--dimensions` and `--precision`",
             setting="card",
         )
-    (card,) = cards.values()
+    (card,) = cards.items()
     return card
 
 
