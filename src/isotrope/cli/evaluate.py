@@ -137,7 +137,13 @@ def evaluate(settings: EvaluateSettings) -> int:
         searched = next(task.searched for task in tasks() if task.kind == "retrieval")
         assert searched is not None
         for model in models:
-            _warn_if_known(model, searched.queries)
+            if known := known_queries(RunFolder(model), searched.queries):
+                print(
+                    f"{model}: the data of this run contain {known:,} of the "
+                    f"{len(searched.queries):,} queries, so the scores are higher than on new "
+                    "queries",
+                    file=sys.stderr,
+                )
     result = results[0]
     if len(results) > 1:
         result = compare(results)
@@ -229,16 +235,6 @@ def _encoders(models: Sequence[str], settings: EvaluateSettings) -> "Sequence[st
     encoder = load(models[0], pooling=settings.pooling, device=settings.device)
     sizes = settings.dimensions, settings.precision
     return stored(encoder, *sizes, batch_size=settings.batch_size)
-
-
-def _warn_if_known(model: str, queries: Sequence[str]) -> None:
-    """Warn if queries are in the data of a run, where scores are higher than on new queries."""
-    if known := known_queries(RunFolder(model), queries):
-        print(
-            f"{model}: the data of this run contain {known:,} of the {len(queries):,} queries, "
-            "so the scores are higher than on new queries",
-            file=sys.stderr,
-        )
 
 
 def known_queries(run: RunFolder, queries: Sequence[str]) -> int:
