@@ -8,7 +8,7 @@ import argparse
 import importlib
 import json
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -81,14 +81,11 @@ class Command(Generic[S]):
 
     def spelling(self, name: str, value: str) -> str:
         """Return how an error names a setting: ``--batch-size 64``, or ``FILE pairs.tsv``."""
-        place = self.settings.positionals().get(name)
-        return f"{place} {value}".rstrip() if place else as_flag(self.flags.get(name, name), value)
-
-    @property
-    def flags(self) -> Mapping[str, str]:
-        """A dict from field to flag, both without ``--``, for flags with names of their own."""
-        extras = {name: extra_of(field) for name, field in self.settings.model_fields.items()}
-        return {flag(name): extra["name"][2:] for name, extra in extras.items() if "name" in extra}
+        if place := self.settings.positionals().get(name):
+            return f"{place} {value}".rstrip()
+        extras = {flag(key): extra_of(field) for key, field in self.settings.model_fields.items()}
+        own = extras.get(name, {}).get("name")  # such as --tasks for the field ``only``
+        return as_flag(own[2:] if own else name, value)
 
     def values(
         self, parser: Parser, arguments: Sequence[str], of: type[Settings] | None = None
