@@ -41,15 +41,15 @@ class Parser(argparse.ArgumentParser):
     dotted: Callable[[], list[str]] = staticmethod(list)
 
     def parse_args(  # type: ignore[override] # of its two forms this is the one that is used
-        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+        self, args: Sequence[str]
     ) -> argparse.Namespace:
         """Parse all arguments; for an unknown flag, name the flag that was probably meant."""
-        words = list(sys.argv[1:] if args is None else args)
+        words = list(args)
         if "--" in words:  # intermixed parsing loses the words after it
             end = words.index("--")
             words = [*words[:end], *map(_Word, words[end + 1 :])]
         # intermixed: a query may come after a flag
-        options, rest = self.parse_known_intermixed_args(words, namespace)
+        options, rest = self.parse_known_intermixed_args(words)
         if rest:
             wrong = next((word[2:].partition("=")[0] for word in rest if word[:2] == "--"), "")
             flags = [option[2:] for option in self._option_string_actions if option[:2] == "--"]

@@ -127,8 +127,7 @@ def sweep(settings: _SweepFlags, cls: "type[RunSettings]", base: dict[str, Any])
         from isotrope.sweeps.sweep import existing
         from isotrope.sweeps.sweep import sweep as train
         from isotrope.sweeps.tables import as_result, write
-    own = SweepSettings.model_fields.keys() & settings.model_fields_set
-    spec = plan(cls, base, SweepSettings.read(settings.model_dump(include=own)))
+    spec = plan(cls, base, settings)
     if settings.dry_run:
         return _dry(spec)
     report = partial(print, file=sys.stderr, flush=True)
