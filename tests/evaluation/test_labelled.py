@@ -18,7 +18,6 @@ class TestClasses:
         assert found.names.tolist() == [name(3), name(5), name(7)]
         assert found.train.tolist() == [2, 0, 2, 1]
         assert found.test.tolist() == [1, -1, 0]
-        assert found.unseen == 1
 
     def test_one_class(self):
         with pytest.raises(InputError, match="at least two classes"):

@@ -32,11 +32,6 @@ class Classes:
     test: np.ndarray
     repeated: int | None = None
 
-    @property
-    def unseen(self) -> int:
-        """Number of test examples whose class is not in the training set."""
-        return int((self.test < 0).sum())
-
 
 def index_classes(train: Features, test: Features) -> Classes:
     """Return the labels of a training set and a test set as numbers of classes."""
@@ -85,7 +80,7 @@ def classified(
         "train": len(classes.train),
         "test": len(classes.test),
         "classes": len(classes.names),
-        "unseen": classes.unseen,
+        "unseen": int((classes.test < 0).sum()),
         "repeated": classes.repeated,
     }
     return Result(
