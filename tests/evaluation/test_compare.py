@@ -8,7 +8,7 @@ import pytest
 
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
-from isotrope.evaluation.compare import compare_results
+from isotrope.evaluation.compare import compare, compare_results
 from isotrope.evaluation.sts import spearman
 from isotrope.evaluation.tables import tables
 from isotrope.measures import bootstrap
@@ -264,7 +264,7 @@ def test_holm() -> None:
 def test_what_cannot_be_compared() -> None:
     first = scored("a", 1)
     with pytest.raises(InputError, match="at least two models to compare; found 1"):
-        compare_results([first])
+        compare([first])
     for what in ("data", "protocol"):
         with pytest.raises(
             InputError, match=rf"evaluate both .* b was scored \w+ \w+ {what} than a"

@@ -65,9 +65,9 @@ def compare(models: Sequence[str | os.PathLike[str] | Encoder | Result], **optio
     results = [model for model in models if isinstance(model, Result)]
     if results and (options or len(results) < len(models)):
         raise InputError("give either models and data to score them on, or only results")
+    if len(models) < 2:
+        raise InputError(f"give at least two models to compare; found {len(models)}")
     if not results:
-        if len(models) < 2:
-            raise InputError(f"give at least two models to compare; found {len(models)}")
         settings = Evaluation.read(options)
         tasks = text_tasks(settings)
         results = [score_model(m, settings, tasks) for m in models if not isinstance(m, Result)]
@@ -206,8 +206,6 @@ _SAME = {"data": "on other data", "protocol": "by another protocol", "mode": "in
 
 def _check(results: Sequence[Result]) -> None:
     """Refuse results that were not scored on the same examples."""
-    if len(results) < 2:
-        raise InputError(f"give at least two models to compare; found {len(results)}")
     first, *others = results
     for other in others:
         for what, how in _SAME.items():
