@@ -26,23 +26,16 @@ class LoadReport(logging.Handler):
         """Keep the message of ``record``."""
         self.messages.append(_COLOUR.sub("", record.getMessage()))
 
-    @property
-    def missing(self) -> list[str]:
-        """Names of the tensors that are not in the model's files, so that they were set at random.
-
-        BERT's pooler is not listed, because a sentence encoder does not use the pooler.
-        """
-        names = (name for text in self.messages for name in _MISSING.findall(text))
-        return sorted(name for name in names if "pooler." not in name)
-
     def check(self, folder: Path) -> None:
-        """Raise an error if weights of the model are missing."""
-        if self.missing:
-            more = len(self.missing) - 3
+        """Raise an error if weights are not in the model's files, and so were set at random."""
+        names = (name for text in self.messages for name in _MISSING.findall(text))
+        # a sentence encoder does not use BERT's pooler
+        if missing := sorted(name for name in names if "pooler." not in name):
+            more = len(missing) - 3
             raise InputError(
                 f"copy {folder} again from its source; the model lacks weights that its "
                 "config.json needs: "
-                + ", ".join(self.missing[:3])
+                + ", ".join(missing[:3])
                 + (f" and {more} more groups of weights" if more > 0 else "")
             )
 
