@@ -21,7 +21,6 @@ from isotrope.encoders.quiet import quiet_loading
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding
-    from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
 
 POOLINGS = {
@@ -131,14 +130,6 @@ def check_tokenizer(
             "use another model: isotrope needs token_type_ids of 0, but the tokenizer "
             f"of {name} sets token_type_ids to {types}"
         )
-
-
-def restore(
-    words: "Tokenizer", truncation: dict[str, Any] | None, padding: dict[str, Any] | None
-) -> None:
-    """Set the truncation and the padding of a tokenizer to the given settings."""
-    words.enable_truncation(**truncation) if truncation else words.no_truncation()
-    words.enable_padding(**padding) if padding else words.no_padding()
 
 
 def pooling_name(name: str) -> str:

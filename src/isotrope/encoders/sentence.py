@@ -422,7 +422,9 @@ class SentenceEncoder(nn.Module):
             card: Text of the model card (README.md). If None, a short card is written.
         """
         with model_written(folder) as temporary:
-            modules.restore(self.tokenizer.backend_tokenizer, *self._as_loaded)
+            words, (truncation, padding) = self.tokenizer.backend_tokenizer, self._as_loaded
+            words.enable_truncation(**truncation) if truncation else words.no_truncation()
+            words.enable_padding(**padding) if padding else words.no_padding()
             with merged_weights(self):
                 self.model.save_pretrained(str(temporary), create_model_card=False)
             save_adapter(self, temporary / "adapter")
