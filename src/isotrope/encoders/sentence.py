@@ -55,6 +55,7 @@ class SentenceEncoder(nn.Module):
     Attributes:
         name: Name or path that the user gave.
         model: The SentenceTransformer, which holds all parameters of the encoder.
+        body: List of the model's modules, without the Normalize modules at the end.
         tokenizer: Tokenizer of the model.
         dimension: Number d of values in an embedding.
         max_length: Number of tokens, including special tokens, to which longer texts are cut.
@@ -88,8 +89,8 @@ class SentenceEncoder(nn.Module):
         self.pooling = modules.pooling_names(poolings)
         modules.freeze_pooler(model)
         # a plain list: the modules are registered once, below ``model``
-        self._body: list[nn.Module] = modules.body_of(model)
-        self.normalizes = len(self._body) < len(list(model.children()))
+        self.body: list[nn.Module] = modules.body_of(model)
+        self.normalizes = len(self.body) < len(list(model.children()))
         self._encoding = 0  # number of calls of encode that are running
         self._modes = ExitStack()
         if self.tokenizer.padding_side == "left" and not self._counts_from_the_text():
@@ -157,11 +158,6 @@ class SentenceEncoder(nn.Module):
         sizes = {"layers": layers, "width": width, "heads": heads, "max_length": max_length}
         model = scratch_model(texts, seed=seed, vocabulary=vocabulary, **sizes)
         return cls(model, "scratch").eval()
-
-    @property
-    def body(self) -> list[nn.Module]:
-        """List of the model's modules, without the Normalize modules at the end."""
-        return list(self._body)
 
     @property
     def limit_clause(self) -> str:
@@ -298,7 +294,7 @@ class SentenceEncoder(nn.Module):
             Embeddings, n x d.
         """
         features: dict[str, Any] = {"input_ids": input_ids, "attention_mask": attention_mask}
-        for module in self._body:
+        for module in self.body:
             features = module(features)
         return cast("Tensor", features["sentence_embedding"])
 
