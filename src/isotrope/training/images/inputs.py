@@ -17,24 +17,17 @@ _LOOKED_AT = 8  # largest number of images whose grey values are counted
 _TWELVE_BITS = 4096  # 16-bit images below this are dark, or come from a camera with 12 bits
 
 
-def _image_side(crop_side: int) -> int:
-    """Return the side to which images are resized before they are cropped: 256 for 224."""
-    return crop_side if crop_side <= _SMALL_SIDE else round(crop_side * 8 / 7)
-
-
-def _crop_side(image_side: int) -> int:
-    """Return the side of the crops of images with this side: 224 for 256."""
-    return image_side if image_side <= _SMALL_SIDE else round(image_side * 7 / 8)
-
-
 def open_images(settings: ImageSettings, crop_side: int | None) -> ImageSet:
     """Open the images, whose size decides their side if ``crop_side`` is None.
 
     Raises an error if no image of the training part can be decoded.
     """
+    side = crop_side
+    if side is not None and side > _SMALL_SIDE:  # resized before they are cropped: 256 for 224
+        side = round(side * 8 / 7)
     images = load_images(
         settings.data,
-        side=None if crop_side is None else _image_side(crop_side),
+        side=side,
         holdout=settings.holdout,
         seed=settings.seed,
         limit=settings.limit,
@@ -47,11 +40,12 @@ def open_images(settings: ImageSettings, crop_side: int | None) -> ImageSet:
 def build_encoder(settings: ImageSettings, image_side: int) -> ImageEncoder:
     """Build an encoder from scratch for crops of images with this side, in pixels."""
     imagenet = settings.pixels == "imagenet"
+    crop_side = image_side if image_side <= _SMALL_SIDE else round(image_side * 7 / 8)
     return ImageEncoder.build(
         settings.encoder,
         width=settings.width,
         stem=settings.stem,
-        image_size=settings.image_size or _crop_side(image_side),
+        image_size=settings.image_size or crop_side,
         seed=settings.seed,
         mean=IMAGENET_MEAN if imagenet else (0.0, 0.0, 0.0),
         std=IMAGENET_STD if imagenet else (1.0, 1.0, 1.0),
