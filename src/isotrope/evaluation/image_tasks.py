@@ -168,14 +168,9 @@ def both_features(
     encoder: Encoder, image_set: "ImageSet", *, limit: int | None = None, batch_size: int = 256
 ) -> tuple[Features, Features]:
     """Return the features of the training pictures and of the test pictures, ``limit`` of each."""
-    test = image_set.test
-    if test is None:
-        raise InputError(
-            "hold some labelled pictures out (`--holdout 0.1`), or give a folder with train/ and "
-            f"test/: {image_set.name} has no test part to score on"
-        )
+    assert image_set.test is not None  # sets without a test part are refused, or not scored
     features = partial(image_features, encoder, limit=limit, batch_size=batch_size)
-    return features(image_set.train, what="training"), features(test, what="test")
+    return features(image_set.train, what="training"), features(image_set.test, what="test")
 
 
 def knn_evaluation(
