@@ -63,12 +63,10 @@ def sts_tasks(path: Path) -> list[Task]:
     """Load the STS tasks of a folder (the five years, STS-B and SICK-R), or one task of a file."""
     from isotrope.evaluation.sts import load_tasks, score_task
 
-    def task(name: str, subsets: Sequence[Any]) -> Task:
-        return Task(
-            "sts", name, fingerprint(subsets), lambda encoder: score_task(encoder, name, subsets)
-        )
-
-    return [task(name, subsets) for name, subsets in load_tasks(path).items()]
+    return [
+        Task("sts", name, fingerprint(subsets), partial(score_task, task=name, subsets=subsets))
+        for name, subsets in load_tasks(path).items()
+    ]
 
 
 def transfer_tasks(
@@ -125,10 +123,7 @@ def retrieval_tasks(
 
     # recall@k is 1 if there are only k documents
     ks = [k for k in (1, 10, 100) if k < len(data.corpus)] or [1]
-
-    def score(encoder: Encoder) -> Result:
-        return retrieval(encoder, data, ks=ks, batch_size=batch_size)
-
+    score = partial(retrieval, data=data, ks=ks, batch_size=batch_size)
     own = {} if len(ks) == 3 else {"ks": ks}
     return [Task("retrieval", "retrieval", fingerprint(data), score, own, data)]
 
