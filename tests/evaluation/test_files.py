@@ -172,8 +172,6 @@ def test_lines_are_those_of_the_file(model: Path, corpus: Path) -> None:
 
 
 def test_what_is_refused(model: Path, corpus: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"must end in \.npy"):
-        files.encode_file(model, corpus, tmp_path / "out.csv")
     with pytest.raises(InputError, match="the query is empty"):
         files.search(model, corpus, "  ")
     pairs = tmp_path / "pairs.tsv"

@@ -95,9 +95,6 @@ def encode_file(
         The number n of embeddings, and their dimension d.
     """
     settings = Encoding.read(options)
-    output = Path(output)
-    if output.suffix != ".npy":
-        raise InputError(f"output {output} must end in .npy")
     check_outputs(output.parent, [output.name])
     if takes_images(model, ask_hub=True):
         settings.check_used(pictures=True)
