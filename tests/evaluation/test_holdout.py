@@ -1,6 +1,7 @@
 import pytest
 
 from isotrope.core.errors import InputError
+from isotrope.evaluation import dev_score
 from isotrope.evaluation.dev_score import holdout_set
 from isotrope.evaluation.retrieval import retrieval_evaluation
 
@@ -50,7 +51,7 @@ def test_short_texts_are_left_out():
     )
 
 
-def test_a_query_may_find_any_target_of_its_group():
+def test_a_query_may_find_any_target_of_its_group(monkeypatch):
     groups = [i // 4 for i in range(len(PAIRS))]
     data = holdout_set([*PAIRS, PAIRS[0]], "pairs", groups=[*groups, 99])
     for query, relevant in zip(data.queries, data.relevant, strict=True):
@@ -58,8 +59,10 @@ def test_a_query_may_find_any_target_of_its_group():
         expected = {f"positive {first + i}" for i in range(4)}
         assert {data.corpus[place] for place in relevant} == expected
     # of those that are drawn, and in the same order as without groups
-    few = holdout_set(PAIRS, "pairs", limit=25, seed=3, groups=groups)
-    alone = holdout_set(PAIRS, "pairs", limit=25, seed=3)
+    with monkeypatch.context() as fewer:
+        fewer.setattr(dev_score, "MOST", 25)
+        few = holdout_set(PAIRS, "pairs", seed=3, groups=groups)
+        alone = holdout_set(PAIRS, "pairs", seed=3)
     assert (few.queries, few.corpus) == (alone.queries, alone.corpus)
     assert found(alone) < found(few)
     assert holdout_set(PAIRS, "pairs", groups=list(range(40))) == holdout_set(PAIRS, "pairs")
@@ -99,11 +102,12 @@ def test_equal_texts_count_once_and_share_their_targets():
     assert len(data.relevant[data.queries.index("anchor 0")]) == 2
 
 
-def test_a_limited_draw_depends_on_the_seed_alone():
-    draw = holdout_set(PAIRS, "pairs", limit=25, seed=3)
+def test_a_limited_draw_depends_on_the_seed_alone(monkeypatch):
+    monkeypatch.setattr(dev_score, "MOST", 25)
+    draw = holdout_set(PAIRS, "pairs", seed=3)
     assert len(draw.queries) == 25
-    assert draw == holdout_set(PAIRS, "pairs", limit=25, seed=3)
-    assert draw != holdout_set(PAIRS, "pairs", limit=25, seed=4)
+    assert draw == holdout_set(PAIRS, "pairs", seed=3)
+    assert draw != holdout_set(PAIRS, "pairs", seed=4)
     assert found(draw) < set(PAIRS)
 
 

@@ -159,7 +159,6 @@ def _named(metric: RankMetric, sets: Sequence[RetrievalSet]) -> str:
 def holdout_set(
     records: Sequence[Sequence[str]],
     views: str,
-    limit: int = MOST,
     seed: int = 0,
     groups: Sequence[int] | NDArray[np.integer[Any]] | None = None,
     others: Mapping[str, int] = {},
@@ -168,14 +167,13 @@ def holdout_set(
     """Make a search task from held-out records.
 
     Equal queries become one query, and equal targets become one target. Records whose query equals
-    the target are left out. If more than ``limit`` pairs remain, ``limit`` pairs are drawn. If
-    records have groups, all targets of the query's group are correct.
+    the target are left out. If more than :data:`MOST` pairs remain, this many are drawn. If records
+    have groups, all targets of the query's group are correct.
 
     Args:
         records: The texts of each record: for ``dropout`` one text, for ``adjacent`` and ``pairs``
             an anchor and its positive. All other texts are ignored.
         views: ``dropout``, ``adjacent`` or ``pairs``, as in training.
-        limit: Largest number of pairs of query and target.
         seed: Seed of the draw.
         groups: A number for each record, equal for records that belong together. If a pair occurs
             in several records, the number of the first record counts.
@@ -194,7 +192,7 @@ def holdout_set(
             f"{len(records)} held-out records, but `--dev auto` needs {LEAST}"
         )
     pairs = list(found)
-    order = np.random.default_rng(seed).permutation(len(pairs))[:limit]
+    order = np.random.default_rng(seed).permutation(len(pairs))[:MOST]
     drawn = [pairs[i] for i in order]
     data = from_pairs([*drawn[:-1], (*drawn[-1], *others)])
     if groups is not None:

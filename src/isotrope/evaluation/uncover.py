@@ -164,7 +164,6 @@ def uncover_records(
         data = holdout_set(
             [records[i] for i in order[:scored]],
             views,
-            limit=_SCORED,
             seed=seed,
             groups=None if groups is None else groups[order[:scored]],
         )
