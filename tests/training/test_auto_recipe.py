@@ -656,7 +656,7 @@ def test_what_to_try_next(tmp_path: Path) -> None:
     assert wide.limit_clause in advice
     assert "an encoder for longer texts" in next_step(short, narrow, DevHistory("dev"), settings)
     few = replace(short, truncated_share=0.0)
-    assert "or add pairs: 100 are few" in next_step(few, narrow, DevHistory("dev"), settings)
+    assert "or add pairs (now 100)" in next_step(few, narrow, DevHistory("dev"), settings)
     assert "; then look for wrong pairs" in next_step(short, wide, DevHistory("dev"), settings)
     for report, encoder in ((few, wide), (short, wide), (short, narrow)):  # they take longer
         advice = next_step(report, encoder, DevHistory("dev"), settings, "train longer: why")
@@ -670,7 +670,7 @@ def test_what_to_try_next(tmp_path: Path) -> None:
         easy.add(step, DevEvaluation(95.0, np.array([1.0, 0.9, 1.0, 0.9])))
     asked = f"RUN --retrieval NEW --corpus {file}`"
     assert asked in next_step(short, wide, easy, settings)
-    assert "100 are few" in next_step(short, wide, easy, settings, "train longer")
+    assert "add pairs (now 100)" in next_step(short, wide, easy, settings, "train longer")
     worse = DevHistory("dev", scores={0: 60.0, 8: 50.0})
     assert "the trained model is in RUN/rejected" in next_step(short, wide, worse, settings)
 

@@ -188,7 +188,7 @@ def _for_pairs(facts: Facts, encoder: SentenceEncoder, settings: TrainSettings) 
     why = "no loss was measured before training, so these are the values for much to learn"
     if before is not None:
         chance = f"chance is {math.log(BATCH):.2f}"
-        why = f"{state} (InfoNCE before training: {before:.2f}, {_UNKNOWN} is much, {chance})"
+        why = f"{state} (InfoNCE before training: {before:.3g}, {_UNKNOWN} is much, {chance})"
     wanted = _wanted(float(np.clip(round(left * _PAIRS / facts.records), 1, 8)), facts, settings)
     longest, clause = limit_of(settings, encoder), encoder.limit_clause
     length = _length(longest, clause, min(1.0, wanted), facts, settings)

@@ -133,7 +133,7 @@ def next_step(
         advice.append(f"try {remedy}: {cut}, and {encoder.limit_clause}")
     if (pairs := report.kept + report.held_out) < _FEW and report.columns > 1:
         wrong = "look for wrong pairs with `isotrope audit`, or " * (not report.scored)
-        advice.append(f"{wrong}add pairs: {pairs:,} are few")
+        advice.append(f"{wrong}add pairs (now {pairs:,})")
     return _joined(longer, *advice[:_GIVEN])
 
 
