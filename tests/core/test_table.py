@@ -1,27 +1,34 @@
 """Tables as text."""
 
+import math
 import sys
 
 import pytest
 
-from isotrope.core.table import table
+from isotrope.core.table import TitledTable, table
 
 HEADER = ["name", "n", "texts"]
 LONG = "what to do for a headache, a cold or a cough that does not end | " * 3
 ROWS = [["a/long/path/of/a/model/that/is/copied", "1", LONG], ["b", "2", "short"]]
 
 
-def test_a_wide_table_fits_into_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = table(HEADER, ROWS)
-    monkeypatch.setenv("COLUMNS", "80")
-    assert table(HEADER, ROWS) == whole  # stdout is no terminal
-    monkeypatch.setattr(type(sys.stdout), "isatty", lambda self: True)
-    lines = table(HEADER, ROWS).splitlines()
-    assert max(map(len, lines)) <= 80
+@pytest.mark.parametrize("least", [80, 9])
+def test_a_wide_table_is_wrapped(least: int) -> None:
+    lines = table(HEADER, ROWS, least).splitlines()
+    assert least == 9 or max(map(len, lines)) <= 80  # 9 is not possible
     assert "".join(line[42:] for line in lines[2:-1]).replace(" ", "") == LONG.replace(" ", "")
     assert lines[2].startswith(f"{ROWS[0][0]}  1  what to do")
     assert lines[-1].split() == ["b", "2", "short"]
-    monkeypatch.setenv("COLUMNS", "9")
-    assert table(HEADER, ROWS).splitlines()[2].split()[:2] == ROWS[0][:2]  # no less is possible
-    monkeypatch.setenv("COLUMNS", "500")
+    assert table(HEADER, ROWS, 500) == table(HEADER, ROWS, math.inf)
+
+
+def test_only_a_table_that_is_shown_on_a_terminal_is_wrapped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that goes into a file, such as a model card, does not depend on the terminal."""
+    whole, shown = table(HEADER, ROWS), TitledTable("", "", HEADER, ROWS)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert str(shown).strip() == whole.strip()  # stdout is no terminal
+    monkeypatch.setattr(type(sys.stdout), "isatty", lambda self: True)
     assert table(HEADER, ROWS) == whole
+    assert str(shown).strip() == table(HEADER, ROWS, 80).strip()

@@ -1,5 +1,6 @@
 """Formats tables and lists of definitions for a terminal."""
 
+import math
 import shutil
 import sys
 import textwrap
@@ -25,7 +26,8 @@ class TitledTable(NamedTuple):
         shown = [[_cell(value) for value in row] for row in self.rows]
         head = "\n".join(filter(None, (self.title, self.note)))
         apart = "\n\n" if self.note else "\n"
-        return f"{head}{apart}{table(self.columns, shown)}" if shown else head
+        wide = shutil.get_terminal_size().columns if sys.stdout.isatty() else math.inf
+        return f"{head}{apart}{table(self.columns, shown, wide)}" if shown else head
 
 
 def _cell(value: str | float | None) -> str:
@@ -34,25 +36,24 @@ def _cell(value: str | float | None) -> str:
     return f"{value:.3f}" if isinstance(value, float) else f"{value}"
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], wide: float = math.inf) -> str:
     """Return a table as text; columns of numbers are aligned right, columns of words left.
-
-    On a terminal, the texts of a table that is too wide are wrapped, except in the first column.
 
     Args:
         header: The names of the columns; a name may have several lines.
         rows: Rows with one text for each column.
+        wide: Most characters of a line; if there are more, texts but the first column are wrapped.
     """
     rows = [[legible(cell) for cell in row] for row in rows]
     top = list(zip_longest(*(name.split("\n") for name in header), fillvalue=""))
     widths = [max(map(len, column)) for column in zip(*top, *rows, strict=True)]
     numeric = [all(row[i][:1] in "+-<0123456789" for row in rows) for i in range(len(header))]
     numeric[0] = False  # the first column names the rows
-    if sys.stdout.isatty():
-        for _ in range(sum(widths) + 2 * (len(widths) - 1) - shutil.get_terminal_size().columns):
-            texts = (i for i in range(1, len(widths)) if not numeric[i])
-            wide = [i for i in texts if widths[i] > max(16, len(header[i]))]
-            widths[max(wide, key=widths.__getitem__, default=0)] -= bool(wide)
+    while sum(widths) + 2 * (len(widths) - 1) > wide:
+        texts = (i for i in range(1, len(widths)) if not numeric[i])
+        if not (long := [i for i in texts if widths[i] > max(16, len(header[i]))]):
+            break
+        widths[max(long, key=widths.__getitem__)] -= 1
 
     def line(row: Sequence[str]) -> str:
         cells = (
