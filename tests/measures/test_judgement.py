@@ -56,7 +56,7 @@ def test_a_few_changes_among_many_examples_show_nothing(changed: int, outcome: s
     told = judge(history(0.5, 0.5 + changed / 1_000, n=1_000))
     assert told.outcome == outcome
     assert told.numbers["saved"]["changed"] == changed
-    assert ("p is 0.125: only 4 scores changed" in told.sentence) == (changed == 4)
+    assert ("p is 0.125: only 4 independent scores changed" in told.sentence) == (changed == 4)
 
 
 def test_noise_after_a_high_start_says_why() -> None:
@@ -190,12 +190,46 @@ def test_equal_models_are_called_different_in_a_twentieth_of_draws_at_most() -> 
     assert called <= 20  # 5% of 200 and three deviations
 
 
+def paraphrased(before: DevEvaluation, after: DevEvaluation, copies: int) -> DevHistory:
+    """A run in which each example has copies, all in one group and with one score."""
+    found = DevHistory(NAME)
+    for step, look in enumerate((before, after)):
+        gold = None if look.gold is None else np.repeat(look.gold, copies)
+        groups = np.repeat(np.arange(len(look.items)), copies)
+        items = np.repeat(look.items, copies)
+        found.add(10 * step, DevEvaluation(look.value, items, gold, groups))
+    return found
+
+
+@pytest.mark.parametrize("looks", [(hits(60, 0.5), hits(60, 0.6)), pairs(0.1, 0.5, 60)])
+def test_copies_of_a_question_do_not_narrow_the_interval(looks: list[DevEvaluation]) -> None:
+    alone, copied = (judge(paraphrased(*looks, copies)) for copies in (1, 30))
+    assert copied.outcome == alone.outcome
+    for number, other in zip(alone.numbers.values(), copied.numbers.values(), strict=True):
+        assert other == pytest.approx(number, abs=1e-6)
+
+
+def test_paraphrases_in_equal_models_are_rarely_called_different() -> None:
+    called = {True: 0, False: 0}
+    groups = np.repeat(np.arange(40), 10)
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        for grouped in called:
+            found = DevHistory(NAME)
+            for step in (0, 10):
+                items = np.repeat((rng.random(40) < 0.5).astype(float), 10)
+                look = DevEvaluation(100 * items.mean(), items, None, groups if grouped else None)
+                found.add(step, look)
+            called[grouped] += judge(found).outcome in ("improved", "worse")
+    assert called[True] <= 12 < 40 <= called[False]  # 5% of 100 and three deviations
+
+
 @pytest.mark.parametrize("with_gold", [True, False])
 def test_what_is_kept_is_judged_alike(tmp_path: Path, with_gold: bool) -> None:
     found = DevHistory("näme", "best")
     for step, look in enumerate([*pairs(0.1, 0.3), *pairs(0.2, 0.2)] if with_gold else []):
         found.add(10 * step, look)
-    found = found if with_gold else history(0.5, 0.6, 0.7, 0.4, 0.5)
+    found = found if with_gold else paraphrased(hits(200, 0.5), hits(200, 0.6), 2)
     found.save(RunFolder(tmp_path).dev)
     assert RunFolder(tmp_path).dev.stat().st_size < 60_000
     assert judgement_of(tmp_path, None) == judge(found)

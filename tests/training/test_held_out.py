@@ -12,14 +12,17 @@ from torch import nn
 
 import isotrope
 from isotrope.core.errors import InputError
+from isotrope.core.run_folder import RunFolder
 from isotrope.diagnostics.metrics import measured_in
 from isotrope.encoders.heads import MLPHead
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.dev_score import LEAST
+from isotrope.measures.judgement import DevHistory
 from isotrope.training import text_data
 from isotrope.training.settings import TrainSettings
 from isotrope.training.text_data import held_out_losses
 from tests.training.conftest import sentences
+from tests.training.interrupted import power_cut
 
 HELD_OUT = measured_in("training/text_data.py")
 TEXTS = ["a stone in the river", "a lantern on the bridge", "rain over the desert at night"]
@@ -147,3 +150,30 @@ def test_labelled_texts_are_not_read_once_more(
     settings = TrainSettings(files=[str(table)], output=str(tmp_path / "run"), holdout=0.3)
     monkeypatch.delattr(text_data, "held_out_together")
     assert text_data.held_out_of(settings, "").texts is None
+
+
+@pytest.mark.parametrize(
+    ("questions", "grouped"), [(1, False), (2, True), (4, False)], ids=["one", "linked", "known"]
+)
+def test_questions_held_out_with_their_answer_are_drawn_together(
+    questions: int, grouped: bool, quick: dict, tmp_path: Path
+) -> None:
+    """Questions of known answers are held out alone, and so are pairs that share no text."""
+    asked, answers = sentences(200), sentences(200, seed=1)
+    rows = [(text, answers[place // questions]) for place, text in enumerate(asked)]
+    table = tmp_path / "pairs.tsv"
+    table.write_text("".join(f"{question}\t{answer}\n" for question, answer in rows))
+    given = {**quick, "files": [str(table)], "holdout": 0.3, "dev": "auto"}
+    with power_cut(4):
+        isotrope.fit(**given)
+    isotrope.fit(**given, resume=True)
+    history = DevHistory.load(RunFolder(Path(given["output"])).dev)
+    groups = [evaluation.groups for evaluation in history.evaluations.values()]
+    if not grouped:
+        assert groups == [None] * len(groups)
+        assert "groups" not in history.name
+    else:
+        sizes = np.bincount(groups[0])
+        assert set(sizes) == {questions}
+        assert all((other == groups[0]).all() for other in groups)
+        assert f"of {sizes.sum()} queries in {len(sizes)} groups among" in history.name

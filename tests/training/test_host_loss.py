@@ -177,7 +177,7 @@ def test_scored_pairs_raise_the_correlation_on_pairs_that_were_held_out(
     if "recipe" in given:
         settings = TrainSettings.read(read_yaml(found.output / "config.yaml"))
         assert (settings.loss, settings.dev, settings.refit) == ("CoSENTLoss", "auto", True)
-        assert found.result.details["dev"]["name"] == "held-out Spearman of 71 pairs"
+        assert found.result.details["dev"]["name"] == "held-out Spearman of 71 pairs in 57 groups"
         assert found.result.metrics["dev_best"] > found.result.metrics["dev_start"]
 
 

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from isotrope.core.errors import InputError
 from isotrope.core.fingerprint import fingerprint
 from isotrope.data.sources import named_errors, read
+from isotrope.data.text.repeats import hash64, joined_groups, near_identical
 from isotrope.data.text.retrieval_sets import RetrievalSet, from_pairs, load_retrieval
 from isotrope.data.text.sts_sets import Subset, load_sts_file
 from isotrope.data.text.tokens import TokenStore
@@ -110,9 +111,11 @@ def dev_metric_held_out(
     Each data set is searched separately. The score is the mean over all queries. If an answer has
     several questions, the answers of the training data are ranked too. If records have groups, all
     texts of the query's group are correct. For pairs with scores, the dev score is Spearman's
-    correlation.
+    correlation. Pairs that were held out together because they share a text, directly or through
+    other pairs, are also drawn together in the bootstrap.
     """
     sets, scored, looked_at, met = [], [], 0, 0
+    linked = dict[str, int]()
     for name, store in stores.items():
         # every k-th record: enough to choose from, but bounded for any size of the corpus
         stride = max(1, store.report.held_out // _HELD_OUT_READ)
@@ -124,6 +127,8 @@ def dev_metric_held_out(
             met += int(
                 np.any([other.trained_on(records) for other in stores.values()], axis=0).sum()
             )
+            if store.report.together:
+                linked |= _linked(records)
             if store.report.scored == 1 and store.columns == 2:
                 scored += records
             else:
@@ -134,26 +139,50 @@ def dev_metric_held_out(
         *sides, scores = zip(*scored, strict=True)
         texts = [[p + text for text in side] for p, side in zip(prompts, sides, strict=True)]
         pairs = Subset("the held-out part", "", "dev", np.array(scores), *texts)
-        name = f"held-out Spearman of {len(pairs)} pairs"
-        return replace(_of_scores(pairs, name), records=looked_at, trained_on=met)
+        numbers, count = _groups(sides[0], linked)
+
+        def correlation(encoder: Encoder) -> DevEvaluation:
+            return replace(sts_evaluation(encoder, pairs), groups=numbers)
+
+        of_pairs = _of_scores(pairs, f"held-out Spearman of {len(pairs)} pairs{count}")
+        return replace(of_pairs, score=correlation, records=looked_at, trained_on=met)
+    queries = [query for data in sets for query in data.queries]
+    numbers, count = _groups(queries, linked)
 
     def score(encoder: Encoder) -> DevEvaluation:
         each = [retrieval_evaluation(encoder, one, prompts=prompts, metric=metric) for one in sets]
         if len(each) == 1:
-            return each[0]
+            return replace(each[0], groups=numbers)
         items = np.concatenate([evaluation.items for evaluation in each])
-        return DevEvaluation(100 * float(items.mean()), items)
+        return DevEvaluation(100 * float(items.mean()), items, groups=numbers)
 
-    queries = [query for data in sets for query in data.queries]
-    name = f"held-out {_named(metric, sets)}"
+    name = f"held-out {_named(metric, sets, count)}"
     return DevMetric(name, score, fingerprint(sets, metric), looked_at, met, queries)
 
 
-def _named(metric: RankMetric, sets: Sequence[RetrievalSet]) -> str:
+def _linked(records: Sequence[Sequence[str]]) -> dict[str, int]:
+    """Return a dict from first texts to ids, which are equal for linked pairs."""
+    marks = [[hash64(near_identical(text)) for text in record[:2]] for record in records]
+    ids = joined_groups(np.array(marks, np.uint64)).tolist()
+    return dict(zip((record[0] for record in records), ids, strict=True))
+
+
+def _groups(
+    texts: Sequence[str], linked: Mapping[str, int]
+) -> tuple[NDArray[np.int64] | None, str]:
+    """Return the number of each text's group, and a phrase; None and "" if all are alone."""
+    groups = dict[int | str, int]()
+    numbers = [groups.setdefault(linked.get(text, text), len(groups)) for text in texts]
+    if len(groups) == len(texts):
+        return None, ""
+    return np.array(numbers), f" in {len(groups):,} groups"
+
+
+def _named(metric: RankMetric, sets: Sequence[RetrievalSet], groups: str = "") -> str:
     """Return the metric with the number of queries and of texts that are ranked for each."""
     queries = sum(len(data.queries) for data in sets)
     texts = " or ".join(f"{len(data.corpus):,}" for data in sets)
-    return f"{SHOWN[metric]} of {queries:,} queries among {texts} texts"
+    return f"{SHOWN[metric]} of {queries:,} queries{groups} among {texts} texts"
 
 
 def holdout_set(

@@ -1,7 +1,8 @@
 """The paired bootstrap: estimates how much a score would vary with other examples.
 
-To make a resample, examples are drawn with replacement from the n scored examples, n times. All
-models are scored on the same resamples. Spearman's correlation uses the ranks in a resample.
+To make a resample, examples are drawn with replacement from the n scored examples, n times. If the
+examples have groups, groups are drawn, with all of their examples. All models are scored on the
+same resamples. Spearman's correlation uses the ranks in a resample.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,8 +16,17 @@ LEVEL = 0.95
 _BLOCK = 100_000  # counts in one array; a few such arrays fit into the cache of a core
 
 
-def resampled(rng: np.random.Generator, size: int, resamples: int) -> Iterator[np.ndarray]:
-    """Yield blocks of b resamples, size x b: how often each example is in each resample."""
+def resampled(
+    rng: np.random.Generator, size: int, resamples: int, groups: np.ndarray | None = None
+) -> Iterator[np.ndarray]:
+    """Yield blocks of b resamples, size x b: how often each example is in each resample.
+
+    If ``groups`` has a number for each example, all examples of a number are drawn together.
+    """
+    if groups is not None:
+        names, place = np.unique(groups, return_inverse=True)
+        yield from (counts[place] for counts in resampled(rng, len(names), resamples))
+        return
     most = max(1, _BLOCK // size)
     for start in range(0, resamples, most):
         b = min(most, resamples - start)
@@ -61,7 +71,7 @@ def spearman(
 
 def means(rows: np.ndarray, blocks: Iterable[np.ndarray]) -> np.ndarray:
     """Return the mean of each row (m x n) in each resample of ``resampled``, m x b."""
-    return np.concatenate([rows @ counts / rows.shape[1] for counts in blocks], axis=1)
+    return np.concatenate([rows @ counts / counts.sum(axis=0) for counts in blocks], axis=1)
 
 
 class _Sorted(NamedTuple):
@@ -81,7 +91,7 @@ def _sort(values: np.ndarray) -> _Sorted:
 def _centred_ranks(values: _Sorted, counts: np.ndarray) -> np.ndarray:
     """Return the rank of each value in each resample, minus the mean rank: n x b."""
     equal = np.add.reduceat(counts[values.order], values.starts, axis=0)
-    rank = np.cumsum(equal, axis=0) - (equal + len(values.place)) / 2
+    rank = np.cumsum(equal, axis=0) - (equal + counts.sum(axis=0)) / 2
     return np.asarray(rank[values.place])
 
 
@@ -116,7 +126,7 @@ def p_value(differences: np.ndarray, changed: int) -> float:
 
     Args:
         differences: Difference between the models in each resample.
-        changed: The number of examples whose scores differ between the two models.
+        changed: The number of examples (or of groups) whose scores differ between the two models.
     """
     beyond = 1 + min((differences <= 0).sum(), (differences >= 0).sum())
     return min(1.0, max(2 * float(beyond) / (1 + len(differences)), 2.0 ** (1 - changed)))

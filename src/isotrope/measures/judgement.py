@@ -29,6 +29,9 @@ _Numbers = dict[str, dict[str, float]]
 Outcome = Literal["improved", "undecided", "worse", "not known"]
 Saved = Literal["best", "trained", "original", "last"]
 
+SHARED = ("gold", "groups")
+"""Fields of :class:`DevEvaluation` that describe the examples, not the scores."""
+
 EASY = 90.0
 """A score before training from which few held-out texts show no gain."""
 
@@ -42,11 +45,19 @@ class DevEvaluation:
         items: Score of each of the n examples.
         gold: Human scores of the n pairs, or None. With human scores, ``value`` is 100 times their
             Spearman correlation with ``items``; without, 100 times the mean of ``items``.
+        groups: A number for each of the n examples, or None. Examples with the same number, such as
+            paraphrases of one question, are drawn together in the bootstrap.
     """
 
     value: float
     items: np.ndarray
     gold: np.ndarray | None = None
+    groups: np.ndarray | None = None
+
+    @property
+    def shared(self) -> dict[str, np.ndarray]:
+        """A dict of the arrays that are equal in all evaluations of a run, those of ``SHARED``."""
+        return {name: own for name in SHARED if (own := getattr(self, name)) is not None}
 
 
 @dataclass
@@ -115,9 +126,8 @@ class DevHistory:
             "values": np.array([evaluation.value for evaluation in evaluations]),
             "scores": np.array([[*self.scores], [*self.scores.values()]], dtype=np.float64),
             "items": np.stack([evaluation.items for evaluation in evaluations]),
+            **evaluations[0].shared,
         }
-        if evaluations[0].gold is not None:
-            arrays["gold"] = evaluations[0].gold
         with atomic_replace(path) as temporary, temporary.open("wb") as handle:
             np.savez_compressed(handle, **arrays)
 
@@ -127,12 +137,12 @@ class DevHistory:
         try:
             with open_arrays(path) as archive:
                 arrays = {key: archive[key] for key in archive}
-            gold, items = arrays.get("gold"), arrays["items"]
-            fits = items.ndim == 2 and items.size and (gold is None or len(gold) == len(items.T))
-            if not fits:
+            items, shared = arrays["items"], {k: arrays[k] for k in SHARED if k in arrays}
+            fits = all(len(array) == len(items.T) for array in shared.values())
+            if items.ndim != 2 or not items.size or not fits:
                 raise ValueError("its arrays do not fit")
             rows = zip(arrays["steps"], arrays["values"], items, strict=True)
-            evaluations = {int(step): DevEvaluation(float(v), row, gold) for step, v, row in rows}
+            evaluations = {int(k): DevEvaluation(float(v), row, **shared) for k, v, row in rows}
             known = {step: evaluation.value for step, evaluation in evaluations.items()}
             if "scores" in arrays:
                 known = {int(step): float(value) for step, value in arrays["scores"].T}
@@ -157,7 +167,8 @@ class Judgement:
         sentence: The judgement with its numbers, as a sentence.
         numbers: A dict from ``start``, ``saved`` and ``last`` to dicts of ``step`` and ``score``.
             ``saved`` and ``last`` also have the ``difference`` to ``start``, its bounds ``low`` and
-            ``high``, its p-value ``p``, and the number ``changed`` of examples with another score.
+            ``high``, its p-value ``p``, and the number ``changed`` of examples with another score
+            (of groups, if the examples have groups).
     """
 
     outcome: Outcome
@@ -181,7 +192,7 @@ class Judgement:
 
 
 def judge(history: DevHistory) -> Judgement:
-    """Judge by the paired bootstrap over the examples of the dev set.
+    """Judge by the paired bootstrap over the examples of the dev set, or over their groups.
 
     The saved model and the last step are compared with the model before training. A difference is
     more than noise if its p-value is at most 0.05. Holm's method corrects both p-values.
@@ -228,7 +239,8 @@ def _differences(history: DevHistory, start: int, others: list[int]) -> dict[int
     evaluations = [history.evaluations[step] for step in (start, *others)]
     before, *after = evaluations
     draws_before, *draws_after = _draws(evaluations, bootstrap.RESAMPLES)
-    changed = [int((evaluation.items != before.items).sum()) for evaluation in after]
+    groups = np.arange(len(before.items)) if before.groups is None else before.groups
+    changed = [len(np.unique(groups[other.items != before.items])) for other in after]
     shifts = [draws - draws_before for draws in draws_after]
     p_values = bootstrap.holm(list(map(bootstrap.p_value, shifts, changed)))
     differences = {}
@@ -240,11 +252,12 @@ def _differences(history: DevHistory, start: int, others: list[int]) -> dict[int
 
 def _draws(evaluations: list[DevEvaluation], resamples: int) -> np.ndarray:
     """Return the scores of m evaluations of the same examples in b resamples, m x b."""
-    gold, rows = evaluations[0].gold, [np.asarray(e.items, np.float64) for e in evaluations]
-    blocks = bootstrap.resampled(np.random.default_rng(zlib.crc32(b"dev")), len(rows[0]), resamples)
-    if gold is None:
+    first, rows = evaluations[0], [np.asarray(e.items, np.float64) for e in evaluations]
+    rng = np.random.default_rng(zlib.crc32(b"dev"))
+    blocks = bootstrap.resampled(rng, len(rows[0]), resamples, first.groups)
+    if first.gold is None:
         return 100 * bootstrap.means(np.stack(rows), blocks)
-    return 100 * bootstrap.spearman(rows, gold, blocks)
+    return 100 * bootstrap.spearman(rows, first.gold, blocks)
 
 
 def _rose(number: Mapping[str, float]) -> bool:
@@ -319,7 +332,7 @@ def _change(number: Mapping[str, float]) -> str:
     low, high = number["low"], number["high"]
     change = f"{number['difference']:+.2f}, {LEVEL:.0%} interval {low:+.2f} to {high:+.2f}"
     if low * high > 0 and number["p"] > 1 - LEVEL:  # the interval is not corrected
-        few = f": only {number['changed']:.0f} scores changed"
+        few = f": only {number['changed']:.0f} independent scores changed"
         why = few if number["changed"] < 10 else " after Holm's correction"
         change += f", but p is {bootstrap.shown_p(number['p'])}{why}"
     return f"{change}; "

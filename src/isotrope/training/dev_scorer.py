@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from isotrope.core.run_folder import RunFolder
-from isotrope.measures.judgement import DevEvaluation, DevHistory, Judgement, Saved, judge
+from isotrope.measures.judgement import SHARED, DevEvaluation, DevHistory, Judgement, Saved, judge
 from isotrope.training.checkpoints import check_unchanged
 from isotrope.training.nan_guard import Trained, check_finite_weights
 from isotrope.training.run_log import RunLog
@@ -151,12 +151,12 @@ class DevScorer:
     def state_dict(self) -> dict[str, Any]:
         """Return the scores so far for a checkpoint."""
         evaluations = self.history.evaluations
-        gold = next((evaluation.gold for evaluation in evaluations.values()), None)
+        shared = next((evaluation.shared for evaluation in evaluations.values()), {})
         return {
             "scores": self.scores,
             # as tensors, because safe loading of a checkpoint refuses numpy arrays
             "items": {step: torch.from_numpy(e.items) for step, e in evaluations.items()},
-            "gold": None if gold is None else torch.from_numpy(gold),
+            **{name: torch.from_numpy(array) for name, array in shared.items()},
             "weights": self.weights,
             "data": self.data,
             "seconds": self.seconds,
@@ -168,9 +168,10 @@ class DevScorer:
         self.history.scores = {int(k): float(v) for k, v in state_dict["scores"].items()}
         self.weights = dict(state_dict.get("weights", {}))
         self.seconds = state_dict.get("seconds", 0.0)
-        gold = None if state_dict.get("gold") is None else state_dict["gold"].numpy()
+        known = {name: state_dict.get(name) for name in SHARED}
+        shared = {name: array.numpy() for name, array in known.items() if array is not None}
         self.history.evaluations = {
-            int(step): DevEvaluation(self.scores[int(step)], items.numpy(), gold)
+            int(step): DevEvaluation(self.scores[int(step)], items.numpy(), **shared)
             for step, items in state_dict["items"].items()
         }
         self._mark_end()

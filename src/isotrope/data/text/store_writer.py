@@ -272,6 +272,7 @@ def _first_report(former: Former, writer: _Writer, records: Iterable[Record]) ->
         scored=writer.layout.scores,
         negatives_dropped=former.negatives,
         partly_read=reading is not None and bool(reading.not_read),
+        together=former.held is not None,
     )
 
 

@@ -64,6 +64,7 @@ class StoreReport:
         understood: One line on the kind, number and columns of the records that were read.
         partly_read: Whether ``understood`` names columns, rows or files that were not read.
         scored: Number of scores stored for each record.
+        together: Whether pairs that share a text were held out together.
     """
 
     views: str
@@ -84,6 +85,7 @@ class StoreReport:
     scored: int = 0
     negatives_dropped: int = 0
     partly_read: bool = False
+    together: bool = False
 
 
 class TokenStore:
