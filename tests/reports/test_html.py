@@ -181,6 +181,23 @@ def test_scores_on_different_data_are_not_compared(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("words")
+def test_scores_on_different_data_are_marked_in_the_table(tmp_path: Path) -> None:
+    data = {"one": "a", "two": "b", "three": "a", "running": ""}
+    runs = [
+        write_run(tmp_path / name, dev_data=own, finished=own != "", settings=f"seed: {own}\n")
+        for name, own in data.items()
+    ]
+    _, page = report(tmp_path, *runs)
+    rows = re.findall(r"(\w+) infonce: temperature 0.05(.*?dev data (?:\d|not known))", page.text)
+    assert [(name, row.split()[-1]) for name, row in rows] == [
+        *(("one", "1"), ("two", "2"), ("three", "1"), ("running", "known")),
+    ]
+    assert page.text.count("dev data 1") == 6  # before training, best and last score
+    _, page = report(tmp_path, runs[0], runs[2])
+    assert "dev data" not in page.text
+
+
+@pytest.mark.usefixtures("words")
 @pytest.mark.parametrize(("data", "alike"), [("one", True), ("other", False)])
 def test_the_headline_names_scores_that_can_be_compared(tmp_path, data: str, *, alike: bool):
     runs = []

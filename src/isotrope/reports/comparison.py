@@ -71,14 +71,17 @@ def _dev_digits(runs: Sequence[Run]) -> int:
     return 2 if max((abs(score) for score in scores), default=0.0) > 1 else 4
 
 
-def _same_dev_data(runs: Sequence[Run]) -> bool:
-    """Whether all runs were scored on the same data; False if a custom loop recorded none."""
-    if len(runs) > 1 and any(run.foreign and run.metric(run.saved) is not None for run in runs):
-        return False
-    finished = [run for run in runs if run.finished]
-    named = [run for run in runs if not run.foreign]
-    of_settings = {run.dev_settings for run in named} if len(finished) < len(named) else set()
-    return len({run.dev_data for run in finished}) <= 1 and len(of_settings) <= 1
+def _dev_marks(runs: Sequence[Run]) -> list[str]:
+    """Return a mark of the dev data of each run; empty texts if the scores can be compared."""
+    scored = [run for run in runs if run.metric(run.saved) is not None]
+    foreign = any(run.foreign for run in scored)  # a custom loop records no dev data
+    finished = [run for run in scored if run.finished]
+    data = dict.fromkeys(run.dev_data for run in finished)
+    settings = {run.dev_settings for run in scored} if len(finished) < len(scored) else set()
+    if len(scored) < 2 or not (foreign or len(data) > 1 or len(settings) > 1):
+        return [""] * len(runs)
+    numbers = {one: f"dev data {i}" for i, one in enumerate(filter(None, data), start=1)}
+    return [numbers.get(run.dev_data, "dev data not known") for run in runs]
 
 
 def headline(runs: Sequence[Run]) -> str:
@@ -88,7 +91,7 @@ def headline(runs: Sequence[Run]) -> str:
     scored = [(score, run) for run in runs if (score := run.metric(run.saved)) is not None]
     if not scored:
         return f"No {_score_name(runs[0])} was measured, so the best run is not known."
-    if not _same_dev_data([run for _, run in scored]):
+    if any(_dev_marks(runs)):
         tests = [test for run in runs for test, *_ in _scores_of(run)]
         instead = f" Compare the runs by the scores on the same data in the table “{_EVALUATED}”."
         instead *= len(set(tests)) < len(tests)
@@ -394,7 +397,8 @@ def cells(runs: Sequence[Run]) -> list[list[ComparisonCell]]:
     rows: list[list[ComparisonCell]] = [[] for _ in runs]
     scores = [run.metric(run.saved) for run in runs]
     top = max((score for score in scores if score is not None), default=math.nan)
-    comparable = len(runs) > 1 and _same_dev_data(runs)
+    marks = _dev_marks(runs)
+    comparable = len(runs) > 1 and not any(marks)
     percent = {"dev_start", "dev_best", "dev_final", "linear"}
     for key, _, _ in columns(runs):
         values = [run.metric(key) for run in runs]
@@ -402,13 +406,14 @@ def cells(runs: Sequence[Run]) -> list[list[ComparisonCell]]:
         digits = _dev_digits(runs) if key in percent else digits_of(measured)
         fixed = _COMPARED[key].digits
         digits = digits if fixed is None else fixed
-        for row, run, value in zip(rows, runs, values, strict=True):
+        for row, run, value, mark in zip(rows, runs, values, marks, strict=True):
             if value is None:
                 row.append(ComparisonCell("\N{EN DASH}", _why_missing(run, key)))
                 continue
             start = run.metric("dev_start")
             gain = "" if key != run.saved or start is None else _signed(value - start, digits)
             best = key == run.saved and comparable and value == top
-            note = _unsaved(run, key) or (_interval(run) if gain else "")
+            of_data, interval = mark * (key in percent), _interval(run) if gain else ""
+            note = "; ".join(filter(None, (of_data, _unsaved(run, key), interval)))
             row.append(ComparisonCell(number(value, digits), gain=gain, best=best, note=note))
     return rows
