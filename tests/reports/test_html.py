@@ -125,6 +125,22 @@ def test_what_a_run_has_done_is_written_instead_of_settings_without_effect(tmp_p
     assert "Dev set the training data contain 7 of its texts" in page.text
 
 
+@pytest.mark.usefixtures("words")
+def test_a_second_training_is_shown_as_it_happened(tmp_path: Path) -> None:
+    runs = [
+        write_run(tmp_path / name, settings="refit: true\nmax-steps: 40\nepochs: 1.0\n")
+        for name in ("made", "late", "kept")
+    ]
+    for run, refit in zip(runs, ({"records": 200, "seconds": 9.0}, None), strict=False):
+        record = json.loads((run / "result.json").read_text())
+        record["details"]["refit"] = refit
+        (run / "result.json").write_text(json.dumps(record))
+    _, page = report(tmp_path, *runs)
+    shown = re.findall(r"(\w+) infonce: temperature 0.05; (.*?) \d", page.text)
+    assert shown == [("made", "refit True"), ("late", "refit no time"), ("kept", "refit False")]
+    assert "refit: no time" in page.text
+
+
 def test_same_runs_give_the_same_bytes(tmp_path: Path) -> None:
     run = write_run(tmp_path / "one")
     first = write_report([run], tmp_path / "a.html").read_bytes()

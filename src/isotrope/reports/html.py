@@ -195,9 +195,7 @@ def _origin(run: Run) -> list[tuple[str, str]]:
     if isinstance(git := origin.get("git"), Mapping):
         state = " with changes" if git.get("modified") else ""
         facts.append(("Working folder", f"commit {str(git.get('commit'))[:12]}{state}"))
-    unused = {"epochs": run.settings.get("max-steps"), "holdout": not run.settings.get("holdout")}
-    used = {name: value for name, value in run.settings.items() if not unused.get(name)}
-    settings = yaml.safe_dump(used, sort_keys=False, allow_unicode=True)
+    settings = yaml.safe_dump(dict(run.settings), sort_keys=False, allow_unicode=True)
     return [*facts, ("Settings", settings.strip())]
 
 

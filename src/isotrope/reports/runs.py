@@ -39,8 +39,8 @@ class Run:
     Attributes:
         name: The folder's name, with the name of a data set or loss if the folder has several.
         folder: Folder from which the run was read.
-        settings: Settings in config.yaml. If another trainer wrote the log: trainer, loss and
-            temperature, as far as the Doctor recorded them.
+        settings: Settings in config.yaml that had an effect. If another trainer wrote the log:
+            trainer, loss and temperature, as far as the Doctor recorded them.
         steps: Numbers of the t logged steps, in ascending order.
         series: A dict from column of metrics.csv to t values, NaN at steps without a measurement.
         result: Contents of result.json; None if the run is in progress or was stopped.
@@ -223,9 +223,18 @@ def read_run(folder: Path) -> Run:
         folder = watched.path
     log = read_log(RunFolder(folder).metrics, complete=result is not None)
     (steps, series), run = _arrays(*log), RunFolder(folder)
-    settings = read_yaml(run.config) if run.is_begun else _recorded(folder)
+    settings = _in_effect(read_yaml(run.config), result) if run.is_begun else _recorded(folder)
     judgement = judgement_of(folder, result.details if result is not None else None)
     return Run(name, folder, settings, steps, series, result, judgement)
+
+
+def _in_effect(settings: Mapping[str, Any], result: Result | None) -> dict[str, Any]:
+    """Return the settings that had an effect; ``refit`` is whether a second training was made."""
+    unused = {"epochs": settings.get("max-steps"), "holdout": not settings.get("holdout")}
+    if result is not None and settings.get("refit"):
+        second = result.details.get("refit", False)
+        settings = {**settings, "refit": "no time" if second is None else bool(second)}
+    return {name: value for name, value in settings.items() if not unused.get(name)}
 
 
 def read_runs(folder: Path) -> list[Run]:
