@@ -333,6 +333,9 @@ def delimited(separator: str) -> str:
         ("one_line.json", json.dumps({"data": JSON})),
         ("key_first.json", '{"train": [\n' + ",\n".join(map(json.dumps, JSON)) + "\n]}"),
         ("with_first.json", '{"train": [' + ",\n".join(map(json.dumps, JSON)) + "]}"),
+        ("commas_first.json", "[" + "\n,".join(map(json.dumps, JSON)) + "\n]"),
+        ("lists_of_one_row.jsonl", "".join(json.dumps([row]) + "\n" for row in JSON)),
+        ("lists_of_one_list.jsonl", "".join(json.dumps([row]) + "\n" for row in ROWS)),
         ("key_alone.json", '{"train":\n' + json.dumps(JSON) + "\n}"),
         ("plural.json", json.dumps([{"query": a, "positives": [b]} for a, b in ROWS])),
     ],
@@ -361,12 +364,14 @@ def test_a_list_of_texts_is_a_file_of_single_texts(
 
 @pytest.mark.parametrize("suffix", [".json", ".jsonl"])
 @pytest.mark.parametrize("between", ["\n", "\n\n \n"])
+@pytest.mark.parametrize("first", [1, 2])
 def test_rows_of_several_lines_with_lists_are_numbered(
-    tmp_path: Path, suffix: str, between: str
+    tmp_path: Path, suffix: str, between: str, first: int
 ) -> None:
     path = tmp_path / f"a{suffix}"
     pairs = [[f"q{i}", f"a{i}"] for i in range(5)]
-    path.write_text(between.join(map(json.dumps, ("", pairs[:2], pairs[2:4], pairs[4:])))[2:])
+    lists = ("", pairs[:first], pairs[first:4], pairs[4:])
+    path.write_text(between.join(map(json.dumps, lists))[2:])
     assert [(r.line, [*r.texts]) for r in read([path])] == [*enumerate(pairs, start=1)]
 
 

@@ -169,8 +169,8 @@ def _cell(cell: str) -> str | None:
 def json_table(path: Path, chosen: Sequence[str] = ()) -> Table:
     """Return a JSON file as a table. Its first line that is not blank decides the layout.
 
-    - Whole file: this line ends where JSON must continue, or is the only one of a .json file.
-    - Several rows a line: a list of two or more rows. Rows are numbered, without blank lines.
+    - Whole file: JSON must continue after this line, or it is the only one of a .json file.
+    - Rows in each line: a list of rows. Rows are numbered, without blank lines.
     - One row a line: an object or a list of texts. Lines are numbered.
 
     A list of rows holds objects or lists, and may be the only value of an object. A list of texts
@@ -187,9 +187,11 @@ def _layout(path: Path) -> Callable[[], Iterator[tuple[int, Any]]]:
     limit = LARGEST if is_json else 10 * MAX_CHARACTERS
     with_content = (each for each in lines(path, limit) if each[1].strip())
     number, text = next(with_content)
-    if text.rstrip().endswith(_UNFINISHED) or (is_json and next(with_content, None) is None):
+    first = text.strip()
+    unfinished = first.endswith(_UNFINISHED) or (first[0] == "[" and first[-1] != "]")
+    if unfinished or (is_json and next(with_content, None) is None):
         return partial(_rows_of_file, path)
-    if len(_rows(_value(path, text, number))) > 1:
+    if _rows(value := _value(path, text, number)) not in ([], [value]):
         return partial(_rows_of_lines, path, limit)
     return partial(_row_a_line, path, limit)
 
