@@ -27,14 +27,18 @@ class Clock:
         self.now = 1_000.0
         monkeypatch.setattr(time, "time", lambda: self.now)
 
-    def walk(self, pace: Pace, steps: int, seconds: Any, scoring: float = 0.0) -> list[int]:
+    def walk(
+        self, pace: Pace, steps: int, seconds: Any, scoring: float = 0.0, every: int = 0
+    ) -> list[int]:
         """The numbers of steps as planned after each step, until the last step."""
         planned, step = [steps], 0
-        pace.begin(0)
         while step < planned[-1]:
+            pace.begin()
             step += 1
             self.now += seconds(step)
-            planned.append(pace.fitting(step, planned[-1], scoring))
+            planned.append(pace.fitting(step, planned[-1], scoring, every))
+            if every and step % every == 0:
+                self.now += scoring
         return planned
 
 
@@ -77,6 +81,23 @@ def test_the_rate_of_the_last_half_follows_one_plan(clock: Clock) -> None:
     # a learning rate that has nearly ended must not rise again
     planned = clock.walk(pace_of(clock, 10, 500), 100, lambda step: 5.0 if step < 40 else 0.1)
     assert {*planned} == {100}
+
+
+def test_a_few_slow_steps_do_not_shorten_a_run(clock: Clock) -> None:
+    """The first step compiles, and another program may disturb one of the next steps."""
+    for disturbed in range(1, 50):
+        slow = {1: 30.0, disturbed: 40.0}
+        pace = pace_of(clock, 10, 500)
+        planned = clock.walk(pace, 100, lambda step, slow=slow: slow.get(step, 5.0))
+        assert 96 <= planned[-1] <= 108
+
+
+@pytest.mark.parametrize("every", [1, 4])
+def test_scores_during_the_run_have_their_time(clock: Clock, every: int) -> None:
+    began = clock.now
+    planned = clock.walk(pace_of(clock, 10, 500), 500, lambda step: 2.0, scoring=8.0, every=every)
+    assert 525 < clock.now - began < 560
+    assert planned[len(planned) * 2 // 3] == pytest.approx(532 / (2 + 8 / every), rel=0.05)
 
 
 def test_minutes_for_all_steps(clock: Clock) -> None:

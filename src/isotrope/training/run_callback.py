@@ -72,7 +72,7 @@ class RunCallback(TrainerCallback):
         if step == 0 and self.checkpoints.keep is not None:
             self.save()
         if self.pace is not None:
-            self.pace.begin(step)
+            self.pace.begin()
 
     def on_optimizer_step(self, *_: object, **__: object) -> None:
         """Update moving averages, queues and centres."""
@@ -92,6 +92,8 @@ class RunCallback(TrainerCallback):
             self._correct_steps(self.pace, state, control, args.device)
         if self.log is not None:
             self.dev.after_step(step)
+        if self.pace is not None:
+            self.pace.begin()  # its clock leaves out the score
         self._end_early(step, control, args.device)
         control.should_save |= self.checkpoints.due(step)
 
@@ -101,7 +103,7 @@ class RunCallback(TrainerCallback):
         """Change the number of steps if the time asks for it; the first process decides."""
         planned, fitting = self.module.steps, 0
         if self.log is not None:
-            fitting = pace.fitting(state.global_step, planned, self.dev.seconds)
+            fitting = pace.fitting(state.global_step, planned, self.dev.seconds, self.dev.every)
         fitting = all_reduce_max(fitting, device)
         if fitting == planned:
             return

@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
 from isotrope.training.refit import SECOND
@@ -96,32 +97,33 @@ class Pace:
     def __init__(self, limit: TimeLimit, most: int, replan: Callable[[int], list[str]]) -> None:
         self.limit, self.most, self.replan = limit, most, replan
         self.until = limit.began + 60 * limit.minutes * PLANNED
-        self._step, self._since = 0, time.time()
+        self._since, self._times = time.time(), list[float]()
 
-    def begin(self, step: int) -> None:
-        """Start the clock at ``step``."""
-        self._step, self._since = step, time.time()
+    def begin(self) -> None:
+        """Start the clock of a step."""
+        self._since = time.time()
 
-    def fitting(self, step: int, steps: int, scoring: float) -> int:
+    def fitting(self, step: int, steps: int, scoring: float, every: int = 0) -> int:
         """Return the number of steps for which there is time, after ``step`` of ``steps``.
 
-        The number is corrected after 1, 2, 4, ... steps in the first half of the run, by the time
-        of the newest of them. Later, the learning rate falls by plan, so the run ends early only if
-        its time is over.
+        The number is corrected after 1, 2, 4, ... steps in the first half of the run, by the median
+        time of a step; the first step, which is slow, counts only at first. Later, the learning
+        rate falls by plan, so the run ends early only if its time is over.
 
         Args:
-            step: Number of finished steps.
+            step: Number of finished steps. The last of them has just ended.
             steps: Number of steps of the run as planned so far.
-            scoring: Seconds of the last dev score.
+            scoring: Seconds of a dev score.
+            every: Number of steps between scores; with 0, only the end is scored.
         """
         now = time.time()
+        self._times.append(now - self._since)
         left = self.until - now - scoring
-        each = (now - self._since) / (step - self._step)
         if left <= 0:
             return min(steps, step + 1)
         if step & (step - 1) or step > max(2, steps // 2):
             return steps
-        self.begin(step)
+        each = median(self._times[1:] or self._times) + (scoring / every if every else 0)
         found = min(self.most, step + max(1, int(left / max(each, 1e-9))))
         return found if abs(found - steps) > _CHANGE * steps else steps
 
