@@ -132,9 +132,9 @@ def test_the_time_left_is_that_of_both_trainings(
     both = "left for both trainings"
     assert capsys.readouterr().err.splitlines() == [
         "step 1 of 10",
-        f"step 4 of 10: 05:20 {both}",
-        f"step 7 of 10: 04:20 {both}",
-        f"step 10 of 10: 03:20 {both}",
+        f"step 3 of 10: 05:40 {both}",  # the time of two steps is known
+        f"step 6 of 10: 04:40 {both}",
+        f"step 9 of 10: 03:40 {both}",
         f"step 10 of 10: loss 0.5, 03:20 {both}",
     ]
 

@@ -9,6 +9,7 @@ from tqdm import tqdm
 from isotrope.core.distributed import rank
 
 _SILENT = 60.0  # seconds without output after which a step is printed
+_SLOW = 5.0  # the same at the third step, from which on the time left is known
 
 tqdm.get_lock()  # creates it: a signal while tqdm.write does so would end in an AttributeError
 
@@ -76,8 +77,9 @@ class Progress:
         self._began, self._scoring = self._began + seconds, scoring
 
     def silence(self, step: int) -> None:
-        """Print a line for a step if none was printed for a minute."""
-        if self._lines and time.monotonic() - self._told >= _SILENT:
+        """Print a line for a step if none was printed for a while."""
+        wait = _SLOW if step == self._first + 2 else _SILENT
+        if self._lines and time.monotonic() - self._told >= wait:
             self._line(step, self._loss and f"{self._loss} at step {self._logged:,}")
 
     def replan(self, steps: int, why: str) -> None:
