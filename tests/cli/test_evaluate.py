@@ -127,7 +127,9 @@ def test_models_side_by_side(run, models, files, tmp_path) -> None:
     assert (table[0]["task"], table[0]["metric"]) == ("own.tsv", "Spearman")
     assert table[-1]["task"] == table[-1]["metric"]
     assert table[1]["verdict"] in {"higher", "lower", "noise"}
-    details = json.loads(run("evaluate", "--compare", *models, *asked[:4], "--json").out)
+    chosen = ("--metric", "ndcg@10", "--json")
+    details = json.loads(run("evaluate", "--compare", *models, *asked[:4], *chosen).out)
+    assert details["metric"] == "ndcg@10"
     (queries,) = details["queries"]
     better = sum(
         1 / (old or 99) < 1 / (new or 99) for old, new in (m["rank"] for m in queries["most"])

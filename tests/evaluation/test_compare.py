@@ -261,6 +261,22 @@ def test_holm() -> None:
     assert holm([]) == []
 
 
+def test_the_score_that_decides_is_a_single_test() -> None:
+    models, name = [scored("a", 3), scored("b", 2.87)], "knn_top1"
+    alone = [replace(m, items={name: m.items[name]}, details={}) for m in models]
+    usual, found = (compare_results(models, metric=metric) for metric in ("", name))
+    holms, p, single = (
+        result.details["columns"][name]["differences"][0]["p"]
+        for result in (usual, found, compare_results(alone))
+    )
+    assert p == single < holms
+    others = usual.details["columns"].keys() - {name}
+    assert all(usual.details["columns"][n] == found.details["columns"][n] for n in others)
+    assert "5 scores of a model except knn_top1," in str(found)
+    with pytest.raises(InputError, match="knn_top1"):
+        compare_results(models, metric="knn")
+
+
 def test_what_cannot_be_compared() -> None:
     first = scored("a", 1)
     with pytest.raises(InputError, match="at least two models to compare; found 1"):

@@ -91,6 +91,12 @@ class EvaluateSettings(Evaluation):
         used=Used(lambda compare: not compare, "name all models after `--compare`"),
     )
     compare: list[str] = setting([], "Models to show side by side.", "MODEL", many=True)
+    metric: str = setting(
+        "",
+        "Score that decides, such as ndcg@10. Choose it in advance: its p-value is not corrected.",
+        "SCORE",
+        used=Used(lambda compare: compare, "needs `--compare`"),
+    )
     knn: bool = setting(False, "Score kNN on --labels.", group=DATA, used=_of_labels)
     linear: bool = setting(False, "Score a linear probe on --labels.", group=DATA, used=_of_labels)
     dimensions: list[int] = setting(
@@ -146,7 +152,7 @@ def evaluate(settings: EvaluateSettings) -> int:
                 )
     result = results[0]
     if len(results) > 1:
-        result = compare(results)
+        result = compare(results, metric=settings.metric)
         if searched is not None and settings.compare:
             result.details["queries"] = query_changes(results, searched)
     if settings.queries is not None and searched is not None:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from isotrope.core.errors import InputError
+from isotrope.core.errors import InputError, unknown
 from isotrope.core.result import Result, provenance
 from isotrope.evaluation.dispatch import score_model, text_tasks
 from isotrope.evaluation.embed import Encoder
@@ -29,6 +29,7 @@ from isotrope.evaluation.options import Evaluation
 from isotrope.evaluation.tables import AVERAGES, Scores, in_percent
 from isotrope.measures import bootstrap
 
+_Model = str | os.PathLike[str] | Encoder | Result
 _Statistic = Callable[[Iterable[np.ndarray]], np.ndarray]  # resamples to scores of models (m x b)
 
 
@@ -39,7 +40,7 @@ class _Resampled(NamedTuple):
     changed: np.ndarray  # m - 1 counts: examples that a model scores differently than the first
 
 
-def compare(models: Sequence[str | os.PathLike[str] | Encoder | Result], **options: Any) -> Scores:
+def compare(models: Sequence[_Model], *, metric: str = "", **options: Any) -> Scores:
     """Score models on the same data, and find which differ from the first model beyond noise.
 
     Every score is compared by a paired bootstrap over the scored examples. The p-values of a model
@@ -48,6 +49,7 @@ def compare(models: Sequence[str | os.PathLike[str] | Encoder | Result], **optio
     Args:
         models: Two or more models: names, folders, outcomes of ``isotrope.fit`` or encoders. Or
             two or more results of ``isotrope.evaluate``, without options.
+        metric: Score that decides, chosen before you see it. Its p-values are not corrected.
         options: The tasks, as for ``isotrope.evaluate``: ``sts="DIR"``, ...
 
     Returns:
@@ -71,22 +73,24 @@ def compare(models: Sequence[str | os.PathLike[str] | Encoder | Result], **optio
         settings = Evaluation.read(options)
         tasks = text_tasks(settings)
         results = [score_model(m, settings, tasks) for m in models if not isinstance(m, Result)]
-    return compare_results(results)
+    return compare_results(results, metric=metric)
 
 
 def compare_results(
-    results: Sequence[Result], *, resamples: int | None = None, seed: int = 0
+    results: Sequence[Result], *, metric: str = "", resamples: int | None = None, seed: int = 0
 ) -> Scores:
     """Compare results of ``isotrope.evaluate``; :func:`compare` describes the Result."""
     _check(results)
     results = named_apart(results)
     resamples = _enough(results) if resamples is None else resamples
     draws = _draws(results, resamples, seed)
+    if metric and metric not in draws:
+        raise InputError(unknown("change --metric: unknown score", metric, draws))
     columns = {name: _column(name, results, drawn) for name, drawn in draws.items()}
     for differences in zip(*(column["differences"] for column in columns.values()), strict=True):
         p_values = bootstrap.holm([cell["p"] for cell in differences])
-        for cell, p in zip(differences, p_values, strict=True):
-            cell["p"] = p
+        for name, cell, corrected in zip(columns, differences, p_values, strict=True):
+            p = cell["p"] = cell["p"] if name == metric else corrected
             above = cell["low"] + cell["high"] > 0  # the rounded scores may be equal
             cell["verdict"] = "noise" if p > 1 - bootstrap.LEVEL else "higher" if above else "lower"
     return Scores(
@@ -103,6 +107,7 @@ def compare_results(
             "resamples": resamples,
             "seed": seed,
             "comparisons": len(columns),
+            "metric": metric,
             "columns": columns,
             "data": results[0].details.get("data"),
             "near_copies": results[0].details.get("near_copies"),

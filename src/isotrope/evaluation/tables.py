@@ -148,11 +148,12 @@ def comparison(result: Result, *, brief: bool = False) -> str:
             "these are the differences from the first model; for those from another one, name it "
             "first; the stored scores are used again"
         )
+    but = f" except {details['metric']}" if details.get("metric") else ""
     lines += [
         f"from, to: {details['level']:.0%} interval of the difference, by a paired bootstrap over "
         f"the scored items ({details['resamples']:,} resamples, seed {details['seed']})",
-        f"p: corrected by Holm's method for the {details['comparisons']} scores of a model, so "
-        f"other models do not change it; noise: p above {1 - details['level']:.2f}; variation "
+        f"p: corrected by Holm's method for the {details['comparisons']} scores of a model{but}, "
+        f"so other models do not change it; noise: p above {1 - details['level']:.2f}; variation "
         "between training seeds is not included",
         *_of_answers(details),
     ]
