@@ -235,10 +235,7 @@ def _words(vary: Mapping[str, Sequence[Any] | str]) -> list[str]:
     """Return the settings to vary in the format of ``--vary``."""
     words = []
     for name, values in vary.items():
-        text = values if isinstance(values, str) else ",".join(map(_word, values))
+        texts = (str(v).lower() if isinstance(v, bool) else str(v) for v in values)
+        text = values if isinstance(values, str) else ",".join(texts)
         words.append(f"{name}={text}")
     return words
-
-
-def _word(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

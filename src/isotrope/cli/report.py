@@ -48,7 +48,8 @@ def report(settings: ReportSettings) -> int:
             raise InputError(
                 f"{place(folder)} is not a folder; give the `--output` folder of `isotrope train`"
             )
-    empty = [folder for folder in settings.runs if _has_no_log_yet(RunFolder(folder))]
+    files = map(RunFolder, settings.runs)
+    empty = [f.path for f in files if f.config.is_file() and not f.is_run and f.recording() is None]
     runs = [folder for folder in settings.runs if folder not in empty]
     if not runs:  # the report raises an error that names the missing log
         runs, empty = settings.runs, []
@@ -67,23 +68,16 @@ def report(settings: ReportSettings) -> int:
     return 0
 
 
-def _has_no_log_yet(files: RunFolder) -> bool:
-    return files.config.is_file() and not files.is_run and files.recording() is None
-
-
 def _diagnose(runs: Sequence[Path], plugins: Sequence[Path]) -> None:
     """Diagnose the runs without a current diagnosis; print the verdicts on stderr."""
     from isotrope.diagnostics.target import diagnose
 
     for folder in runs:
         files = RunFolder(folder)
-        if files.is_run and not _is_current(files.diagnosis, files.metrics):
+        written = files.diagnosis.stat().st_mtime if files.diagnosis.exists() else 0.0
+        if files.is_run and written < files.metrics.stat().st_mtime:
             diagnosed = diagnose(folder, plugins=plugins, progress=True)
             print(f"{folder}:\n{diagnosed}", file=sys.stderr)
-
-
-def _is_current(diagnosis: Path, log: Path) -> bool:
-    return diagnosis.exists() and diagnosis.stat().st_mtime >= log.stat().st_mtime
 
 
 run = Command(

@@ -156,14 +156,10 @@ def _csv(path: Path, separator: str, *, above: int = 0) -> Table:
                     f"{len(columns)}"
                 )
             else:
-                yield line, tuple(_cell(row[p]) for p in positions)
+                texts = (row[p].replace(_RETURN, "\r") for p in positions)
+                yield line, tuple(None if text in _WRITTEN_MISSING else text for text in texts)
 
     return Table(path, columns, cells, how=f"separated by {_SEPARATORS[separator]}")
-
-
-def _cell(cell: str) -> str | None:
-    """Return the text of a cell of CSV; None for a missing value."""
-    return None if cell in _WRITTEN_MISSING else cell.replace(_RETURN, "\r")
 
 
 def json_table(path: Path, chosen: Sequence[str] = ()) -> Table:
