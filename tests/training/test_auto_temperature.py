@@ -10,6 +10,7 @@ import isotrope
 from isotrope.core.errors import InputError
 from isotrope.training import auto_temperature
 from isotrope.training.fit_text import fit
+from isotrope.training.recipe_facts import TEMPERATURE
 from isotrope.training.settings import TrainSettings
 from isotrope.training.text_encoder import encoder_of
 from tests.refused import refused_setting
@@ -29,6 +30,12 @@ def given(quick: dict[str, Any]) -> dict[str, Any]:
 def begun(folder: Path) -> dict[str, Any]:
     config = yaml.safe_load((folder / "config.yaml").read_text())
     return {k: v for k, v in config.items() if k.startswith("objective.")}
+
+
+def test_the_audit_measures_the_temperature_of_a_training_without_flags(given) -> None:
+    audit = isotrope.audit(PAIRS, encoder=given["encoder"], dev=None)
+    assert audit.objective.hyperparameters()["temperature"] == TEMPERATURE
+    assert f"temperature ({TEMPERATURE})" in str(audit)
 
 
 def test_it_is_the_number_of_the_audit(given: dict[str, Any], capsys) -> None:
