@@ -15,6 +15,7 @@ from isotrope.core.result import Result
 from isotrope.core.table import TitledTable
 from isotrope.diagnostics.findings import MISSED, Diagnosis, Finding
 from isotrope.evaluation.store import Store, store_folder
+from isotrope.measures.bootstrap import intervals
 from isotrope.measures.judgement import DevEvaluation, DevHistory
 from isotrope.reports.comparison import summary
 from isotrope.reports.html import tables_page, write_report
@@ -595,6 +596,23 @@ def test_the_original_models_score_stands_beside_that_of_the_run(tmp_path, monke
         Store(folder).keep(key, Result("retrieval", "one", {"mrr@10": score}))
     _, page = report(tmp_path, run)
     assert "original model saved model file one retrieval mrr@10 42.00 91.00" in page.text
+
+
+@pytest.mark.usefixtures("words")
+def test_a_score_that_is_a_mean_has_its_interval(tmp_path) -> None:
+    run = write_run(tmp_path / "one", weights="new")
+    ranks = np.repeat([1.0, 0.5], 50)
+    items = {"mrr@10": ranks, "STS12/cosine": ranks}
+    metrics = {"mrr@10": float(ranks.mean()), "STS12": 60.0}
+    store = Store(run / "evaluations")
+    store.keep({"model": "new", "task": "retrieval"}, Result("x", "one", metrics, items=items))
+    (low, high) = intervals(np.stack([ranks]))[0].values()
+    _, page = report(tmp_path, run)
+    assert f"75.00 ({100 * low:.2f} to {100 * high:.2f}) evaluations/" in page.text
+    assert re.search(r"STS12 \S+ \d+\.\d\d evaluations/", page.text)
+    (archive,) = store.folder.glob("*.npz")
+    archive.write_bytes(b"PK")  # damaged
+    assert "Scores by isotrope evaluate" not in report(tmp_path, run)[1].text
 
 
 def test_the_original_model_may_be_another_run(tmp_path, monkeypatch) -> None:

@@ -18,10 +18,14 @@ from zipfile import BadZipFile
 import numpy as np
 
 from isotrope.core.documents import open_arrays
+from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace, os_errors_as_input_errors
 from isotrope.core.fingerprint import fingerprint
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
+
+DAMAGED = (OSError, TypeError, ValueError, EOFError, BadZipFile, zlib.error, RuntimeError)
+"""Errors from a stored file that is incomplete, edited or damaged, even as if encrypted."""
 
 
 def store_folder(model: object) -> Path:
@@ -58,20 +62,10 @@ class Store:
     def find(self, key: Mapping[str, Any]) -> Result | None:
         """Return the Result stored under ``key``; None if it is missing or cannot be read."""
         try:
-            path = stored_file(self.folder, key)
-            result = Result.load(path)
-            if not isinstance(result.provenance, dict) or result.provenance.get("key") != dict(key):
-                return None
-            items: dict[str, np.ndarray] = {}
-            if archive := result.provenance.get("items"):
-                with open_arrays(self.folder / archive) as arrays:
-                    items = {name: arrays[name] for name in arrays.files}
-                if archive != _archive_name(path, items):  # the zip has no checksum of its names
-                    return None
-        # a file that is incomplete, edited or damaged (even as if encrypted) counts as not finished
-        except (OSError, TypeError, ValueError, EOFError, BadZipFile, zlib.error, RuntimeError):
+            result = load_stored(stored_file(self.folder, key))
+        except DAMAGED:  # it counts as not finished
             return None
-        return replace(result, items=items)
+        return result if result.provenance.get("key") == dict(key) else None
 
     def keep(self, key: Mapping[str, Any], result: Result) -> None:
         """Write the Result of a finished task under ``key``."""
@@ -89,6 +83,17 @@ def stored_file(folder: Path, key: Mapping[str, Any]) -> Path:
     """Return the file in which :class:`Store` keeps the Result of a task under ``key``."""
     task = "".join(c if c.isalnum() or c in "-." else "-" for c in str(key.get("task", "task")))
     return folder / f"{task[:60]}-{fingerprint(key)}.json"
+
+
+def load_stored(path: Path) -> Result:
+    """Read the Result in the file ``path`` of a :class:`Store`; raise an error of ``DAMAGED``."""
+    result, items = Result.load(path), {}
+    if archive := result.provenance.get("items"):
+        with open_arrays(path.parent / archive) as arrays:
+            items = {name: arrays[name] for name in arrays.files}
+        if archive != _archive_name(path, items):  # the zip has no checksum of its names
+            raise InputError(f"{path}: score this task again; {archive} has other examples")
+    return replace(result, items=items)
 
 
 def _archive_name(path: Path, items: Mapping[str, np.ndarray]) -> str:

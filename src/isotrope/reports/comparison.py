@@ -7,6 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from isotrope.core.errors import InputError
 from isotrope.core.legible import shortened
 from isotrope.core.result import Result
@@ -14,9 +16,9 @@ from isotrope.core.run_folder import RunFolder
 from isotrope.core.table import TitledTable
 from isotrope.diagnostics.findings import Diagnosis
 from isotrope.diagnostics.metrics import METRICS
-from isotrope.evaluation.store import store_folder, stored_file
+from isotrope.evaluation.store import DAMAGED, load_stored, store_folder, stored_file
 from isotrope.evaluation.tables import in_percent
-from isotrope.measures.bootstrap import LEVEL
+from isotrope.measures.bootstrap import LEVEL, intervals
 from isotrope.reports.runs import Run
 
 _EVALUATED = "Scores by isotrope evaluate"  # title of a table
@@ -276,14 +278,19 @@ def evaluated(runs: Sequence[Run]) -> list[TitledTable]:
     rows: list[tuple[str, str, str, str | None, str, str]] = []
     for run in runs:
         for _, file, task, result, original in _scores_of(run):
+            means = {name: 100 * x for name, x in result.items.items() if name in result.metrics}
+            bounds = intervals(np.stack([*means.values()])) if means else []
+            ends = dict(zip(means, bounds, strict=True))
             for name, value in result.metrics.items():
                 out_of = 1 if in_percent(name, result) else 100
                 before, after = (
                     f"{out_of * v:.2f}" if isinstance(v, (int, float)) else None
                     for v in (original.get(name), value)
                 )
+                if after and name in ends:
+                    after += " ({low:.2f} to {high:.2f})".format(**ends[name])
                 rows += [(run.name, task, name, before, after, file)] if after else []
-    note = "The scores of the models, out of 100."
+    note = f"The scores of the models, out of 100. In brackets: {LEVEL:.0%} interval."
     columns = ("run", "task", "metric", "original model", "saved model", "file")
     return [TitledTable(_EVALUATED, note, columns, rows)] if rows else []
 
@@ -294,7 +301,7 @@ def _scores_of(run: Run) -> Iterator[tuple[str, str, str, Result, Mapping[str, A
     start = model.get("start") if isinstance(model, Mapping) else None
     for file in sorted(RunFolder(run.folder).evaluations.glob("*.json")):
         try:
-            result = Result.load(file)
+            result = load_stored(file)
             key, searched = result.provenance["key"], result.details.get("retrieval_set")
             task = str(key["task"])
             if searched:
@@ -302,7 +309,7 @@ def _scores_of(run: Run) -> Iterator[tuple[str, str, str, Result, Mapping[str, A
             current = run.weights is not None and key["model"] == run.weights
             encoder = run.settings.get("encoder")
             original = _stored({**key, "model": start}, encoder, None) if current else {}
-        except (InputError, KeyError, TypeError, ValueError):  # `evaluate` scores it again
+        except (KeyError, *DAMAGED):  # `evaluate` scores it again
             continue
         if current:
             test = str({**key, "model": None})  # the data and how they were scored
