@@ -3,26 +3,16 @@
 import math
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from isotrope.core.errors import InputError
 from isotrope.core.legible import shortened
-from isotrope.core.result import Result
-from isotrope.core.run_folder import RunFolder
-from isotrope.core.table import TitledTable
 from isotrope.diagnostics.findings import Diagnosis
 from isotrope.diagnostics.metrics import METRICS
-from isotrope.evaluation.store import DAMAGED, load_stored, store_folder, stored_file
-from isotrope.evaluation.tables import in_percent
-from isotrope.measures.bootstrap import LEVEL, intervals
+from isotrope.measures.bootstrap import LEVEL
 from isotrope.reports.runs import Run
+from isotrope.reports.stored_scores import NOISE, TITLE, best_on_tests, stored_scores
 
-_EVALUATED = "Scores by isotrope evaluate"  # title of a table
-_NOISE = " `isotrope evaluate --compare` tests whether runs differ by more than noise."
 _MOST_NAMED = 3  # runs whose faults are named in the summary
 _COMPARED = {metric.column: metric for metric in METRICS if metric.heading}
 
@@ -88,50 +78,24 @@ def _dev_marks(runs: Sequence[Run]) -> list[str]:
 
 def headline(runs: Sequence[Run]) -> str:
     """Return one sentence on which run to use; scores on test data are the better evidence."""
-    if tested := _tested(runs):
+    if tested := best_on_tests(runs):
         return tested
     scored = [(score, run) for run in runs if (score := run.metric(run.saved)) is not None]
     if not scored:
         return f"No {_score_name(runs[0])} was measured, so the best run is not known."
     if any(_dev_marks(runs)):
-        tests = [test for run in runs for test, *_ in _scores_of(run)]
-        instead = f" Compare the runs by the scores on the same data in the table “{_EVALUATED}”."
-        instead *= len(set(tests)) < len(tests)
-        return (
-            f"The dev scores cannot be compared: their dev data differ or are not known.{instead}"
-        )
+        said = "The dev scores cannot be compared: their dev data differ or are not known."
+        tests = [scores.test for run in runs for scores in stored_scores(run)]
+        if len(set(tests)) < len(tests):
+            said += f" Compare the runs by the scores on the same data in the table “{TITLE}”."
+        return said
     score, run = max(scored, key=lambda pair: pair[0])
     start = run.metric("dev_start")
     if not run.saved_step or (start is not None and score <= start):
         return _no_gain(run)
     lead = f"{run.name} reached " if len(scored) == 1 else f"{run.name} has the highest score: "
     alone = " Only this run was scored." * (len(runs) > 1)
-    return f"{lead}{_reached(run, _dev_digits(runs))}{_NOISE if len(scored) > 1 else alone}"
-
-
-def _tested(runs: Sequence[Run]) -> str:
-    """Return a sentence on the best of several runs that have scores on one test; otherwise ""."""
-    of_runs = [{one[0]: one[2:] for one in _scores_of(run)} for run in runs]
-    shared = [test for test in of_runs[0] if all(test in own for own in of_runs)]
-    if not shared or len({run.folder for run in runs}) < 2:
-        return ""
-    best, first = set[int](), ("", 0.0)
-    for test in reversed(shared):
-        name = next(iter(of_runs[0][test][1].metrics), "")
-        found = (own[test][1].metrics.get(name) for own in of_runs)
-        scores = [score if isinstance(score, (int, float)) else 0.0 for score in found]
-        best |= {i for i, score in enumerate(scores) if score == max(scores)}
-        first = name, max(scores)
-    if len(best) > 1:
-        return f"No run is best on all test data: see the table “{_EVALUATED}”."
-    (name, score), run = first, runs[min(best)]
-    task, result, start = of_runs[min(best)][shared[0]]
-    out_of = 1 if in_percent(name, result) else 100
-    before = f"; the original model has {out_of * start[name]:.2f}" if start.get(name) else ""
-    return (
-        f"{run.whole or run.name} has the highest {name} on the test data of all runs ({task}): "
-        f"{out_of * score:.2f}{before}.{_NOISE}"
-    )
+    return f"{lead}{_reached(run, _dev_digits(runs))}{NOISE if len(scored) > 1 else alone}"
 
 
 def _no_gain(run: Run) -> str:
@@ -268,60 +232,6 @@ def lines_on_changes(details: Mapping[str, Any], run: str) -> Iterator[str]:
 
 def _rank(reciprocal: float) -> str:
     return f"rank {1 / reciprocal:.0f}" if reciprocal else "beyond rank 10"
-
-
-def evaluated(runs: Sequence[Run]) -> list[TitledTable]:
-    """Return a table of the scores that ``isotrope evaluate`` stored for the saved models.
-
-    If the scores of the original model on the same data are stored, they are in the table too.
-    """
-    rows: list[tuple[str, str, str, str | None, str, str]] = []
-    for run in runs:
-        for _, file, task, result, original in _scores_of(run):
-            means = {name: 100 * x for name, x in result.items.items() if name in result.metrics}
-            bounds = intervals(np.stack([*means.values()])) if means else []
-            ends = dict(zip(means, bounds, strict=True))
-            for name, value in result.metrics.items():
-                out_of = 1 if in_percent(name, result) else 100
-                before, after = (
-                    f"{out_of * v:.2f}" if isinstance(v, (int, float)) else None
-                    for v in (original.get(name), value)
-                )
-                if after and name in ends:
-                    after += " ({low:.2f} to {high:.2f})".format(**ends[name])
-                rows += [(run.name, task, name, before, after, file)] if after else []
-    note = f"The scores of the models, out of 100. In brackets: {LEVEL:.0%} interval."
-    columns = ("run", "task", "metric", "original model", "saved model", "file")
-    return [TitledTable(_EVALUATED, note, columns, rows)] if rows else []
-
-
-def _scores_of(run: Run) -> Iterator[tuple[str, str, str, Result, Mapping[str, Any]]]:
-    """Yield the saved model's stored results: test, file, task, result, the original's scores."""
-    model = run.result.details.get("model") if run.result else None
-    start = model.get("start") if isinstance(model, Mapping) else None
-    for file in sorted(RunFolder(run.folder).evaluations.glob("*.json")):
-        try:
-            result = load_stored(file)
-            key, searched = result.provenance["key"], result.details.get("retrieval_set")
-            task = str(key["task"])
-            if searched:
-                task += f": {searched['queries']:,} queries, {searched['corpus']:,} documents"
-            current = run.weights is not None and key["model"] == run.weights
-            encoder = run.settings.get("encoder")
-            original = _stored({**key, "model": start}, encoder, None) if current else {}
-        except (KeyError, *DAMAGED):  # `evaluate` scores it again
-            continue
-        if current:
-            test = str({**key, "model": None})  # the data and how they were scored
-            yield test, f"{file.parent.name}/{file.name}", task, result, original
-
-
-def _stored(key: Mapping[str, Any], *models: object) -> Mapping[str, Any]:
-    """Return the scores of a task from the first folder of these models that has them, or {}."""
-    for model in models:
-        with suppress(InputError, RuntimeError):  # RuntimeError: there is no home folder
-            return Result.load(stored_file(store_folder(model), key)).metrics
-    return {}
 
 
 def verdict(run: Run) -> str:

@@ -30,6 +30,7 @@ from isotrope.reports.pictures import write_pictures
 from isotrope.reports.plots import SECOND, Style, styles
 from isotrope.reports.quantities import explained
 from isotrope.reports.runs import Run, diagnose_command, read_diagnosis, read_runs
+from isotrope.reports.stored_scores import stored_tables
 
 
 def write_report(
@@ -161,7 +162,7 @@ def _page(runs: Sequence[Run], title: str, tables: Sequence[TitledTable]) -> str
         command=diagnose_command,
         columns=comparison.columns(runs),
         comparison=comparison.cells(runs),
-        tables=[(table, _table_cells(table)) for table in (*comparison.evaluated(runs), *tables)],
+        tables=[(table, _table_cells(table)) for table in (*stored_tables(runs), *tables)],
         sections=drawn,
         second=SECOND,
         markup=Markup,
