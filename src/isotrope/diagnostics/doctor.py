@@ -18,27 +18,31 @@ _SHOWN = 3  # names of weights that a note lists
 
 def diagnose(case: RunEvidence) -> Diagnosis:
     """Return the diagnosis. Findings begin with the root cause; consequences are left out."""
-    first = [v.finding(case, v.before_all) for v in VERDICTS.values() if v.before_all is not None]
-    tried = (v.finding(case) for v in VERDICTS.values() if v.thresholds and not v.only_if_healthy)
+    verdicts = VERDICTS.values()
+    # a verdict with ``before_all`` is tried twice, so its ``explains`` must list the verdict itself
+    first = [v.finding(case, v.before_all) for v in verdicts if v.before_all is not None]
+    tried = [v.finding(case) for v in verdicts if v.thresholds and not v.only_if_healthy]
     findings: list[Finding] = []
     explained: set[str] = set()
-    for finding in (*first, *tried):
+    for finding in first + tried:
         if finding is not None and finding.verdict not in explained:
             findings.append(finding)
             explained |= {*VERDICTS[finding.verdict].explains}
     remarks: list[Finding] = []
-    for verdict in VERDICTS.values():
-        if not findings and verdict.only_if_healthy:
-            remark = verdict.finding(case)
-            (findings if verdict.is_fault else remarks).extend([] if remark is None else [remark])
+    for verdict in verdicts:
+        if verdict.only_if_healthy and not findings:
+            finding = verdict.finding(case)
+            if finding is not None:
+                (findings if verdict.is_fault else remarks).append(finding)
+    # the last loop may have found a fault after a remark: remarks are for healthy runs only
     return Diagnosis(
-        tuple(findings),
-        (*case.notes, *_unchanged(case), *(() if findings else _coverage(case))),
-        () if findings else _key_numbers(case),
-        case.judgement,
-        case.losses,
-        () if findings else tuple(remarks),
-        case.model,
+        findings=tuple(findings),
+        notes=(*case.notes, *_unchanged(case), *(() if findings else _coverage(case))),
+        numbers=() if findings else _key_numbers(case),
+        judgement=case.judgement,
+        losses=case.losses,
+        remarks=() if findings else tuple(remarks),
+        model=case.model,
     )
 
 
@@ -64,7 +68,7 @@ def _coverage(case: RunEvidence) -> list[str]:
         return []
     frozen = case.settings.get("frozen")
     few = " (an anchor has only 1; larger batches have more)"
-    is_known = {
+    was_measured = {
         "relation of pairs": any(readings.separation(row) is not None for row in case.rows),
         f"push of negatives{few if readings.negative_count(case) == 1 else ''}": (
             readings.hardest_over_even(case) is not None
@@ -75,9 +79,10 @@ def _coverage(case: RunEvidence) -> list[str]:
         "held-out scores": readings.gain_in_score(case) is not None,
         f"frozen weights{f' ({_first(frozen)})' if frozen else ''}": frozen is not None,
     }
-    known, missing = ([x for x, y in is_known.items() if y is side] for side in (True, False))
+    examined = [part for part, measured in was_measured.items() if measured]
+    missing = [part for part, measured in was_measured.items() if not measured]
     left = [f"not examined: {', '.join(missing)}"] if missing else []
-    return [f"{len(case.rows)} logged steps", ", ".join(known), *left]
+    return [f"{len(case.rows)} logged steps", ", ".join(examined), *left]
 
 
 def _key_numbers(case: RunEvidence) -> tuple[Evidence, ...]:
@@ -123,6 +128,7 @@ def together(parts: Mapping[str, Diagnosis]) -> Diagnosis:
 
 
 def _merged(parts: Mapping[str, tuple[Finding, ...]]) -> tuple[Finding, ...]:
+    """Return the findings that all data sets share, then the others with their data set's name."""
     shared = set.intersection(*map(set, parts.values()))
     named = (
         replace(
