@@ -172,7 +172,7 @@ YAML: dict[str, tuple[bytes | str, str]] = {
     "keys of numbers": ("1: 2\n", "must hold settings"),
     "keys of nothing": ("null: 2\n", "must hold settings"),
     "keys of lists": ("? [a]\n: b\n", "is not YAML"),
-    "a key twice": ("seed: 1\nseed: 2\n", "'seed' is given twice"),
+    "a key twice": ("seed: 1\nseed: 2\n", "write 'seed' once"),
     "a key twice, spelled differently": ("batch-size: 4\nbatch_size: 8\n", "twice"),
     "an unknown key": ("sede: 1\n", "sede: unknown setting (did you mean seed?)"),
     "an empty key": ("'': 1\n", "unknown setting"),

@@ -107,6 +107,8 @@ def test_bad_settings(values: dict, setting: str, value: object) -> None:
         ("!!python/object/apply:os.system ['true']\n", "is not YAML"),
         ("1: 2\n", "must hold settings"),
         ("[" * 1500 + "]" * 1500, "nested too deeply"),
+        ("a: 1\nb: 2\na: 3\n", r"c\.yaml, line 3: write 'a' once; it is given twice"),
+        ("a: &a [*a]\n", r"c\.yaml: shorten this file; it holds more than 100,000 values"),
     ],
 )
 def test_bad_files(tmp_path: Path, text: str, message: str) -> None:

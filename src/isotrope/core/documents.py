@@ -1,4 +1,4 @@
-"""Checks and reads small text, JSON and YAML files that other people may have written.
+"""Checks and reads files that other people may have written: text, JSON, YAML and numpy's archives.
 
 Pipes, devices, very large files, deep nesting, repeated keys in YAML and YAML aliases that expand
 to many values raise an :class:`InputError` that names the file. No content is executed.
@@ -6,7 +6,6 @@ to many values raise an :class:`InputError` that names the file. No content is e
 
 import json
 import stat
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -74,7 +73,11 @@ def read_text(path: Path | str, limit: int = LARGEST) -> str:
 
 @contextmanager
 def open_arrays(path: Path) -> "Iterator[NpzFile]":
-    """Open an archive that ``numpy.savez_compressed`` wrote."""
+    """Open an archive that ``numpy.savez_compressed`` wrote.
+
+    An archive that unpacks to a large size raises an :class:`InputError`. All other errors of a
+    damaged archive are those of zipfile, zlib and numpy, and may occur when an array is read.
+    """
     import numpy as np
 
     check_file(path)
@@ -132,30 +135,30 @@ def parse_yaml(text: str, path: Path) -> dict[str, Any]:
     """Return the settings in a YAML text as a dict; nothing in the text is executed."""
     import yaml
 
-    loader, values, advice = None, None, "write `key: value` on each line; this file"
+    values: object = None
+    remedy = "write `key: value` on each line"
     try:
         loader = yaml.SafeLoader(text)
         root = loader.get_single_node()
         if root is not None:
-            _check_nodes(root)
+            _check_nodes(root, path)
             values = loader.construct_document(root)
+    except InputError:
+        raise
     except RecursionError:
-        raise InputError(f"{place(path)}: {advice} is nested too deeply") from None
+        raise InputError(f"{place(path)}: {remedy}; this file is nested too deeply") from None
     # the safe loader passes on the errors of int(), float() and datetime for impossible values
     except (yaml.YAMLError, ValueError, TypeError, AttributeError, OverflowError) as error:
         mark = getattr(error, "problem_mark", None)
         where = place(path, None if mark is None else mark.line + 1)
         why = " ".join(str(getattr(error, "problem", None) or error).split())
         raise InputError(f"{where}: correct this file; it is not YAML ({why[:200]})") from error
-    finally:
-        if loader is not None:
-            loader.dispose()
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
-        raise InputError(f"{place(path)}: {advice} must hold settings")
+        raise InputError(f"{place(path)}: {remedy}; this file must hold settings")
     return values
 
 
-def _check_nodes(root: "yaml.Node") -> None:
+def _check_nodes(root: "yaml.Node", path: Path) -> None:
     """Refuse repeated keys, and aliases that expand to many values or contain themselves."""
     import yaml
 
@@ -164,11 +167,18 @@ def _check_nodes(root: "yaml.Node") -> None:
         node = waiting.pop()
         count += 1
         if isinstance(node, yaml.MappingNode):
-            keys = [key.value for key, _ in node.value if isinstance(key.value, str)]
-            if len(set(keys)) < len(keys):  # yaml would silently take the last value
-                raise ValueError(f"{brief(Counter(keys).most_common(1)[0][0])} is given twice")
-            waiting += [part for pair in node.value for part in pair]
+            keys = set()
+            for key, value in node.value:
+                waiting += [key, value]
+                if not isinstance(key.value, str):
+                    continue
+                if key.value in keys:  # yaml would silently take the last value
+                    where = place(path, key.start_mark.line + 1)
+                    raise InputError(f"{where}: write {brief(key.value)} once; it is given twice")
+                keys.add(key.value)
         elif isinstance(node, yaml.SequenceNode):
             waiting += node.value
         if count + len(waiting) > _MOST_VALUES:
-            raise ValueError(f"it holds more than {_MOST_VALUES:,} values")
+            raise InputError(
+                f"{place(path)}: shorten this file; it holds more than {_MOST_VALUES:,} values"
+            )
