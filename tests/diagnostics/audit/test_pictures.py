@@ -56,7 +56,10 @@ def test_labels_are_a_check_of_the_pairs_that_are_listed() -> None:
     assert "Among all pairs, this share is 50%." in str(audit)
     quiet = audited(labels=labels, suspect=2.0)
     assert "no two pictures seem to belong together" in str(quiet)
-    assert "share a label" not in str(quiet)
+    assert "equal labels" not in str(quiet)
+    assert quiet.same_label is not None
+    assert quiet.same_label["listed"] is None
+    assert json.loads(quiet.to_json())["same_label"]["listed"] is None
 
 
 def test_flags_have_every_setting_of_the_objective() -> None:

@@ -84,17 +84,18 @@ class PictureAudit(Audit):
         return f"--method {self.method} {self._flags_of(registry.as_settings(self.objective)[1])}"
 
     @property
-    def same_label(self) -> dict[str, float] | None:
+    def same_label(self) -> dict[str, float | None] | None:
         """Shares of pairs with equal labels, as a dict; None if the data have no labels.
 
-        ``listed``: share among the likely false negatives. ``all``: share among all pairs.
+        ``all``: share among all pairs. ``listed``: share among the likely false negatives; None if
+        there are no likely false negatives.
         """
         labels = self.pictures.labels
         if labels is None:
             return None
         n, sizes = len(labels), np.unique(labels, return_counts=True)[1]
         pairs = labels[self.alike.rows[: self.suspects]]
-        listed = float((pairs[:, 0] == pairs[:, 1]).mean()) if self.suspects else 0.0
+        listed = float((pairs[:, 0] == pairs[:, 1]).mean()) if self.suspects else None
         return {"listed": listed, "all": float((sizes * (sizes - 1)).sum() / (n * (n - 1)))}
 
     def to_dict(self) -> dict[str, Any]:
@@ -111,15 +112,16 @@ class PictureAudit(Audit):
 
     def tables(self) -> list[TitledTable]:
         """Return the tables for terminal and page."""
-        share = self.same_label if self.suspects else None
-        checked = share and (
-            f"{share['listed']:.0%} of the likely false negatives are pairs with equal labels. "
-            f"Among all pairs, this share is {share['all']:.0%}."
-        )
-        count = self.pictures.skipped
-        skipped = f"Files skipped because they are not readable pictures: {count:,}." * bool(count)
+        checked, skipped, share = "", "", self.same_label
+        if share is not None and share["listed"] is not None:
+            checked = (
+                f"{share['listed']:.0%} of the likely false negatives are pairs with equal labels. "
+                f"Among all pairs, this share is {share['all']:.0%}."
+            )
+        if count := self.pictures.skipped:
+            skipped = f"Files skipped because they are not readable pictures: {count:,}."
         return [
             self._settings_table(self.flags, withheld=_SCRATCH if self.scratch else _TRAINED),
-            self._pairs_table("pictures", note=checked or ""),
+            self._pairs_table("pictures", note=checked),
             self._unusual_table("pictures", "which", skipped),
         ]
