@@ -156,6 +156,23 @@ def test_what_breaks_a_training_off_leaves_the_rows(tmp_path: Path) -> None:
     assert [row["step"] for row in Anatomy.load(tmp_path).rows] == [0, 1]
 
 
+def test_an_error_outside_of_a_training_reports_nothing(tmp_path: Path) -> None:
+    class Breaks(Theirs):
+        def test_step(self, batch: Tensor, batch_idx: int) -> None:
+            raise RuntimeError("no test today")
+
+    lines: list[str] = []
+    module = Breaks()
+    trainer = fit(tmp_path, module, Doctor(every=1, say=lines.append))
+    before = list(lines)
+    with pytest.raises(RuntimeError, match="no test today"):
+        trainer.test(module, loader())
+    assert lines == before
+    trainer.fit_loop.epoch_loop.max_steps = 8
+    trainer.fit(module, loader(), loader())
+    assert len(lines) > len(before)
+
+
 def test_the_loss_is_logged_without_the_factors_of_the_trainer(tmp_path: Path) -> None:
     losses: list[float] = []
 

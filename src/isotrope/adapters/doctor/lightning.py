@@ -30,10 +30,12 @@ class LightningEvents:
         self.step: int | None = None  # number of the step of a training that runs now
         self._losses = 0  # losses of this batch so far
         self._due = False
+        self._is_fitting = False
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Prepare for a training. Delete the measured rows, unless a training is resumed."""
-        doctor, self._name = self.doctor, type(pl_module).__name__
+        doctor = self.doctor
+        self._is_fitting, self._name = True, type(pl_module).__name__
         doctor.anatomy.settings |= {"trainer": "lightning"}
         doctor.anatomy.words = words_of(pl_module.modules())
         doctor.know(pl_module.named_parameters())
@@ -100,8 +102,10 @@ class LightningEvents:
 
     def on_fit_end(self, *_: object) -> None:
         """Report the verdict and save the rows, also if an exception ended the training."""
-        self.close()
-        self.doctor.finish()
+        if self._is_fitting:  # on_exception is also called for errors of validate, test and predict
+            self._is_fitting = False
+            self.close()
+            self.doctor.finish()
 
     on_exception = on_fit_end
 
