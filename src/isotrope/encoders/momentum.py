@@ -14,7 +14,7 @@ class Momentum(nn.Module):
     With parameters theta' of the copy and theta of the module, an update is
     theta' <- decay theta' + (1 - decay) theta. The copy gets no gradient. Buffers (the running
     statistics of batch norms) are not averaged: the forward passes of the copy update them, as in
-    the code of MoCo, BYOL and Draganov et al.'s later paper.
+    the code of MoCo, BYOL and Draganov et al., 2025.
 
     Args:
         module: Module to copy. If you use ``cut_initialize``, first apply it to the module.

@@ -75,7 +75,7 @@ class Augment:
         jitter_together: If True, an image gets all four changes in random order, or none of them,
             as in torchvision's ``RandomApply([ColorJitter])``. If False, each change has the
             probability ``jitter_probability``, and brightness comes first, then contrast,
-            saturation and hue, as in the code of Draganov et al.'s later paper.
+            saturation and hue, as in the code of Draganov et al., 2025.
         grey: Probability of converting to grey.
         blur: Probability of a Gaussian blur.
         blur_sigma: Smallest and largest standard deviation of the blur, in pixels.
@@ -209,7 +209,7 @@ def _simclr(size: int) -> tuple[Augment, ...]:
 
 
 def _p3(size: int) -> tuple[Augment, ...]:
-    """The code of Draganov et al.'s later paper; up to 64 pixels, it has half the jitter."""
+    """The code of Draganov et al., 2025; up to 64 pixels, it has half the jitter."""
     s = 0.5 if size <= _SMALL else 1.0
     view = Augment(size=size, jitter=(0.8 * s, 0.8 * s, 0.8 * s, 0.2 * s), jitter_together=False)
     return view, view

@@ -41,7 +41,7 @@ class BYOL(ImageMethod):
 
     Heads: Projector and predictor each have a linear layer of width 1024, batch normalisation, ReLU
     and a linear layer of width 256. ``last_norm`` adds a batch normalisation without scale and
-    shift after the projector, as in the code of Draganov et al.'s later paper (larger heads).
+    shift after the projector, as in the code of Draganov et al., 2025 (larger heads).
 
     Target update: After each step, theta' <- m theta' + (1 - m) theta with m = 0.99. Only
     parameters are averaged: the batch normalisations of the target compute their own statistics.

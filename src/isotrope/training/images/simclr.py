@@ -27,15 +27,16 @@ class SimCLR(ImageMethod):
     train InfoNCE.
 
     Heads: g is a linear layer of width 512, a ReLU and a linear layer of width 128. ``batch_norm``
-    adds a batch normalisation after each linear layer, as in Chen et al. The code of a
-    later paper of Draganov et al. and ``lightly``'s benchmark have none in the head.
+    adds a batch normalisation after each linear layer, as in Chen et al. The code of Draganov et
+    al., 2025 ("On the Importance of Embedding Norms in Self-Supervised Learning") and ``lightly``'s
+    benchmark have none in the head.
 
     Target update: There is no target network.
 
     Recipe: Manna et al., 2023, section 3.2, and the CIFAR benchmark of the Python library
     ``lightly`` use this recipe. For STL-10 and Tiny-ImageNet, Manna et al. use learning rate 0.03.
-    The code of that later paper has temperature 0.5, learning rate 0.6 and weight decay 1e-6 at
-    batch size 256.
+    The code of Draganov et al., 2025, has temperature 0.5, learning rate 0.6 and weight decay 1e-6
+    at batch size 256.
 
     Ours: Manna et al. do not give the momentum of SGD; 0.9 is from the benchmark. The learning rate
     changes at each step, not at each epoch.

@@ -43,8 +43,8 @@ class SimSiam(ImageMethod):
 
     Recipe: Manna et al., 2023, section 3.2, and the CIFAR benchmark of the Python library
     ``lightly`` use this recipe. On CIFAR-10, Chen and He use learning rate 0.03 times batch size /
-    256 (appendix D). The code of a later paper of Draganov et al. has learning rate 0.2 at
-    batch size 1024, and accumulates the gradient over 8 parts of a batch.
+    256 (appendix D). The code of Draganov et al., 2025, has learning rate 0.2 at batch
+    size 1024, and accumulates the gradient over 8 parts of a batch.
 
     Ours: The learning rate of the predictor decays like that of the other parameters, as in the
     benchmark. With ``constant``, this rate does not decay, as in section 4.2 of Chen and He for
