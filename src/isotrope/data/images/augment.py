@@ -245,15 +245,11 @@ def _dino(size: int) -> tuple[Augment, ...]:
     """DINO's released code: two global crops, and eight local crops of about 3/7 of their size.
 
     Up to 64 pixels there are no local crops, as in the CIFAR-10 benchmark of the library lightly.
-    The size of a local crop is a multiple of 16, the patch size of a vision transformer.
     """
     pair = tuple(replace(view, scale=(0.4, 1.0)) for view in _byol(size))
     if size <= _SMALL:
         return pair
-    local = replace(
-        pair[0], size=16 * max(1, round(size * 3 / 7 / 16)), scale=(0.05, 0.4), blur=0.5
-    )
-    return *pair, *[local] * 8
+    return *pair, *[replace(small_crop(pair[0]), blur=0.5)] * 8
 
 
 def _blur(size: int, probability: float) -> float:
@@ -273,6 +269,14 @@ RECIPES: dict[str, Callable[[int], tuple[Augment, ...]]] = {
     "dino": _dino,
 }
 """Published recipes by name. Each is a function from the size of the views to the augmentations."""
+
+def small_crop(view: Augment) -> Augment:
+    """Return a large crop's augmentation for a small crop, as in DINO's released code.
+
+    Its size is about 3/7 of the large crop's, and a multiple of 16 (a vision transformer's patch).
+    """
+    return replace(view, size=16 * max(1, round(view.size * 3 / 7 / 16)), scale=(0.05, 0.4))
+
 
 
 def two_views(name: str, size: int) -> tuple[Augment, ...]:

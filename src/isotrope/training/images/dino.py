@@ -1,6 +1,6 @@
 """DINO: a student learns the centred, sharpened output of a teacher, its own moving average."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated
 
 import torch
@@ -11,7 +11,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.hyper import Hyper, Paper
 from isotrope.core.rounding import at_least_float
 from isotrope.core.views import Views
-from isotrope.data.images.augment import Augment, two_views
+from isotrope.data.images.augment import Augment, small_crop, two_views
 from isotrope.encoders.heads import DINOHead
 from isotrope.encoders.momentum import Momentum
 from isotrope.objectives import dino
@@ -100,7 +100,7 @@ class DINOMethod(ImageMethod):
     options_class = DINOOptions
     options: DINOOptions
     objective: dino.DINO
-    middle: Tensor
+    middle: Tensor  # the centre c; checkpoints have this name
 
     @classmethod
     def check_objective(cls, objective: Objective) -> None:
@@ -120,8 +120,8 @@ class DINOMethod(ImageMethod):
         views = two_views(name or cls.recipe.augment, size)
         if options.local_crops < 0:
             return views
-        small = replace(views[0], size=16 * max(1, round(size / 37)), scale=(0.05, 0.4))
-        return *views[:2], *[views[2] if len(views) > 2 else small] * options.local_crops
+        small = views[2] if len(views) > 2 else small_crop(views[0])
+        return *views[:2], *[small] * options.local_crops
 
     def build(self) -> None:
         """Make the head, the teacher and the centre."""
@@ -134,7 +134,7 @@ class DINOMethod(ImageMethod):
         )
         self.teacher = Momentum(nn.Sequential(self.encoder, self.head), self.options.decay)
         self.register_buffer("middle", torch.zeros(self.options.prototypes))
-        self._outputs: Tensor | None = None
+        self._outputs: Tensor | None = None  # the teacher's logits, from views() to after_step()
 
     def views(self, crops: list[Tensor]) -> list[Views]:
         """Pair the student's logits of each crop with the teacher's logits of other large crops."""
