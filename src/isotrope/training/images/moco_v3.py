@@ -57,8 +57,8 @@ class MoCoV3(ImageMethod):
     ``--learning-rate`` to 0.3 times batch size / 256, and ``--weight-decay 1.5e-6``. With ``lars``,
     biases and norms have no weight decay.
 
-    Ours: The heads are narrower than those of Chen et al. A training has 200 epochs, not 300, with
-    the same share of warm-up. Batches are smaller than those of Chen et al. (4,096 images).
+    Ours: The heads are narrower than those of Chen et al. By default, there are 200 epochs, not
+    300, with the same share of warm-up. Chen et al. have larger batches, of 4,096 images.
 
     Reference: Chen, Xie and He, 2021, algorithm 1.
     """
@@ -76,6 +76,7 @@ class MoCoV3(ImageMethod):
         optimizer="adamw",
         learning_rate=7.5e-5,
         weight_decay=0.1,
+        epochs=200,
         warmup_epochs=27,
         source="Chen, Xie and He, 2021, section 4 and appendix A",
     )

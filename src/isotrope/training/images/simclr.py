@@ -57,6 +57,10 @@ class SimCLR(ImageMethod):
         }
         | {name: {"temperature": 0.2} for name in ("miov1", "miov2", "miov3")},
         augment="simclr",
+        learning_rate=0.06,
+        weight_decay=5e-4,
+        batch_size=128,
+        epochs=200,
         source="Manna et al., 2023, section 3.2; CIFAR benchmark of the library `lightly`",
     )
     options_class = SimCLROptions
