@@ -56,10 +56,6 @@ class BarlowTwinsMethod(ImageMethod):
 
     def build(self) -> None:
         """Make the head."""
-        d = self.options.dimension
-        self.projector = projector(
-            self.encoder.dimension,
-            [d] * (self.options.layers - 1),
-            d,
-            batch_norm=self.options.batch_norm,
-        )
+        d, norm = self.options.dimension, self.options.batch_norm
+        hidden = [d] * (self.options.layers - 1)
+        self.projector = projector(self.encoder.dimension, hidden, d, batch_norm=norm)

@@ -1,7 +1,7 @@
 """BYOL: predicts the other crop's projection, computed by a moving average of the network."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from torch import Tensor, nn
 
@@ -77,12 +77,9 @@ class BYOL(ImageMethod):
     def build(self) -> None:
         """Make the heads and the target."""
         hidden, d, norm = self.options.hidden, self.options.dimension, self.options.batch_norm
+        last: Literal["plain", "none"] = "plain" if self.options.last_norm else "none"
         self.projector = projector(
-            self.encoder.dimension,
-            [hidden],
-            d,
-            batch_norm=norm,
-            last_norm="plain" if self.options.last_norm else "none",
+            self.encoder.dimension, [hidden], d, batch_norm=norm, last_norm=last
         )
         self.predictor = predictor(d, hidden, batch_norm=norm)
         self.own_rate = OwnRate(self.predictor, self.options.predictor_rate)

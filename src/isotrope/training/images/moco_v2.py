@@ -1,7 +1,7 @@
 """MoCo v2: positives come from a moving average of the encoder, negatives from a queue."""
 
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor, nn
@@ -90,12 +90,9 @@ class MoCoV2(ImageMethod):
     def build(self) -> None:
         """Make the head, the key encoder and the queue."""
         d, norm = self.options.dimension, self.options.batch_norm
+        last: Literal["affine", "none"] = "affine" if norm else "none"
         self.projector = projector(
-            self.encoder.dimension,
-            [self.options.hidden],
-            d,
-            batch_norm=norm,
-            last_norm="affine" if norm else "none",
+            self.encoder.dimension, [self.options.hidden], d, batch_norm=norm, last_norm=last
         )
         self.target = Momentum(nn.Sequential(self.encoder, self.projector), self.options.decay)
         self.queue = Queue(self.options.queue, d, self.seed)

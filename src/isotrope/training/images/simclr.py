@@ -1,7 +1,7 @@
 """SimCLR: two crops pass through one encoder and a small head; any objective can be used."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from isotrope.core.hyper import Hyper, Paper
 from isotrope.encoders.heads import projector
@@ -68,10 +68,8 @@ class SimCLR(ImageMethod):
 
     def build(self) -> None:
         """Make the head."""
+        d, norm = self.options.dimension, self.options.batch_norm
+        last: Literal["affine", "none"] = "affine" if norm else "none"
         self.projector = projector(
-            self.encoder.dimension,
-            [self.options.hidden],
-            self.options.dimension,
-            batch_norm=self.options.batch_norm,
-            last_norm="affine" if self.options.batch_norm else "none",
+            self.encoder.dimension, [self.options.hidden], d, batch_norm=norm, last_norm=last
         )

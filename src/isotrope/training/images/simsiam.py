@@ -1,7 +1,7 @@
 """SimSiam: predicts the projection of the other crop; no gradient flows through the target."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from torch import Tensor
 
@@ -74,12 +74,10 @@ class SimSiam(ImageMethod):
     def build(self) -> None:
         """Make the heads."""
         d, norm = self.options.dimension, self.options.batch_norm
+        last: Literal["plain", "none"] = "plain" if norm else "none"
+        hidden = [d] * (self.options.layers - 1)
         self.projector = projector(
-            self.encoder.dimension,
-            [d] * (self.options.layers - 1),
-            d,
-            batch_norm=norm,
-            last_norm="plain" if norm else "none",
+            self.encoder.dimension, hidden, d, batch_norm=norm, last_norm=last
         )
         self.predictor = predictor(d, self.options.bottleneck, batch_norm=norm)
         self.own_rate = OwnRate(self.predictor, self.options.predictor_rate, self.options.constant)

@@ -70,11 +70,6 @@ class VICRegMethod(ImageMethod):
 
     def build(self) -> None:
         """Make the head."""
-        d = self.options.dimension
-        self.projector = projector(
-            self.encoder.dimension,
-            [d] * (self.options.layers - 1),
-            d,
-            batch_norm=self.options.batch_norm,
-            bias=False,
-        )
+        d, norm = self.options.dimension, self.options.batch_norm
+        hidden = [d] * (self.options.layers - 1)
+        self.projector = projector(self.encoder.dimension, hidden, d, batch_norm=norm, bias=False)
