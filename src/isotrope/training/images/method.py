@@ -166,7 +166,13 @@ class ImageMethod(nn.Module, ABC):
     def cut_heads(self, c: float, what: Literal["weights", "all"] = "weights") -> None:
         """Divide the initial weights of all modules except the encoder by c (``--cut``)."""
         self.cut = c
-        _cut_heads(self, c, what)
+        parts = [*self.children()]
+        while parts:
+            part = parts.pop()
+            if any(isinstance(inner, ImageEncoder) for inner in part.modules()):
+                parts += [] if isinstance(part, ImageEncoder) else part.children()
+            else:
+                cut_initialize(part, c, what=what)
 
     def features(self, crops: Tensor) -> Tensor:
         """Return the encoder's pooled features (n x d), computed in parts with ``caching``."""
@@ -270,13 +276,3 @@ def measure(objective: Objective, views: Views, features: Tensor) -> dict[str, f
     count = torch.full_like(norms.sum(), len(norms))
     mean = float(distributed.all_reduce_sum(norms.sum()) / distributed.all_reduce_sum(count))
     return {**observe.measure(objective, views), "norm_backbone": mean}
-
-
-def _cut_heads(module: nn.Module, c: float, what: Literal["weights", "all"]) -> None:
-    for child in module.children():
-        if isinstance(child, ImageEncoder):
-            continue
-        if any(isinstance(part, ImageEncoder) for part in child.modules()):
-            _cut_heads(child, c, what)
-        else:
-            cut_initialize(child, c, what=what)
