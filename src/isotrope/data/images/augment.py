@@ -105,12 +105,11 @@ class Augment:
         ratios = uniform(_TRIES, *(math.log(x) for x in self.ratio)).exp()
         places = uniform(2)
         flip, grey, blurred, solarize = uniform(4).T
-        order = uniform(4).argsort(1)
-        if not self.jitter_together:
-            order = torch.arange(4).expand(n, 4)
-        jittered = uniform(4) < self.jitter_probability
+        order, jittered = uniform(4).argsort(1), uniform(4) < self.jitter_probability
         if self.jitter_together:
             jittered = jittered[:, :1]
+        else:
+            order = torch.arange(4).expand(n, 4)
         ranges = [(max(0.0, 1 - b), 1 + b) for b in self.jitter[:_HUE]]
         ranges.append((-self.jitter[_HUE], self.jitter[_HUE]))
         factors = torch.cat([uniform(1, *ends) for ends in ranges], dim=1)
@@ -270,13 +269,13 @@ RECIPES: dict[str, Callable[[int], tuple[Augment, ...]]] = {
 }
 """Published recipes by name. Each is a function from the size of the views to the augmentations."""
 
+
 def small_crop(view: Augment) -> Augment:
     """Return a large crop's augmentation for a small crop, as in DINO's released code.
 
     Its size is about 3/7 of the large crop's, and a multiple of 16 (a vision transformer's patch).
     """
     return replace(view, size=16 * max(1, round(view.size * 3 / 7 / 16)), scale=(0.05, 0.4))
-
 
 
 def two_views(name: str, size: int) -> tuple[Augment, ...]:
