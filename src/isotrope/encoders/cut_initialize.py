@@ -1,19 +1,19 @@
 """Cut-initialization: divides the initial weights by a constant, to shorten the embeddings."""
 
 import math
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from torch import nn
+
+from isotrope.core.distributed import local_norm
 from isotrope.core.errors import InputError
-
-if TYPE_CHECKING:
-    from torch import nn
 
 TURN = 0.02
 """Angle in radians: if the first step turned the weights further, cuts lowered the scores."""
 
 
 def cut_initialize(
-    module: "nn.Module", c: float, *, what: Literal["weights", "all"] = "weights"
+    module: nn.Module, c: float, *, what: Literal["weights", "all"] = "weights"
 ) -> int:
     """Divide the initial weights of ``module`` by ``c``, in place.
 
@@ -51,7 +51,7 @@ def cut_initialize(
     return len(chosen)
 
 
-def first_turn(module: "nn.Module", learning_rate: float) -> float:
+def first_turn(module: nn.Module, learning_rate: float) -> float:
     """Return the angle (radians) by which a gradient descent step turns the weights of ``module``.
 
     If a normalisation follows the weights, only their direction matters. The gradient is orthogonal
@@ -59,8 +59,6 @@ def first_turn(module: "nn.Module", learning_rate: float) -> float:
     the weights by c multiplies the gradient by c, so a small angle becomes c^2 times as large.
     """
     matrices = [p for p in module.parameters() if p.ndim > 1 and p.grad is not None]
-    squares = [
-        math.fsum(float(x.detach().float().square().sum()) for x in side)
-        for side in ([p.grad for p in matrices if p.grad is not None], matrices)
-    ]
-    return math.atan2(learning_rate * math.sqrt(squares[0]), math.sqrt(squares[1]))
+    weight_norm = math.hypot(*(local_norm(p.detach()) for p in matrices))
+    gradient_norm = math.hypot(*(local_norm(p.grad) for p in matrices if p.grad is not None))
+    return math.atan2(learning_rate * gradient_norm, weight_norm)
