@@ -32,19 +32,22 @@ def load(
             ``dtype``, ``attn_implementation`` and ``quantization_config``.
 
     Raises:
-        InputError: The model does not exist or is broken, or the pooling or device is unknown.
+        InputError: The model does not exist or is broken, the pooling or device is unknown, or an
+            option for text encoders is set, but the model takes images.
     """
     of_text: dict[str, Any] = {
         "pooling": pooling,
         "trust_remote_code": trust_remote_code,
         "model_kwargs": model_kwargs,
     }
+    # both classes keep this name, and resolve it again: by then, a download is in the hub's cache
     if not is_image(resolve(name, code=trust_remote_code)):
         from isotrope.encoders.sentence import SentenceEncoder
 
         return SentenceEncoder.load(name, device=device, **of_text)
-    if given := [option for option, value in of_text.items() if value]:
-        raise InputError(f"leave out {given[0]}, an option for text: {name} takes images")
+    for option, value in of_text.items():
+        if value:
+            raise InputError(f"leave out {option}, an option for text: {name} takes images")
     from isotrope.encoders.image import ImageEncoder
 
     return ImageEncoder.load(name, device=device)
