@@ -14,11 +14,11 @@ from isotrope.core.table import TitledTable
 from isotrope.diagnostics.audit.result import Audit
 from isotrope.paradigm import registry
 
-_TRAINED = (
+_WHY_NONE_IF_TRAINED = (
     "the rules for recommendations were made for texts. On pictures, these rules recommended a "
     "temperature with which a training collapsed"
 )
-_SCRATCH = (
+_WHY_NONE_FROM_SCRATCH = (
     "audit a trained encoder instead (--encoder RUN), because measurements with random weights "
     "predict little"
 )
@@ -29,6 +29,7 @@ class AuditedPictures:
     """The pictures of a training: their names, labels and hashes.
 
     Attributes:
+        name: Name of the data, for the title of the audit, such as ``cifar10``.
         names: Paths of n files in the folder. If the pictures are arrays, numbers from 0.
         labels: Class of each picture, int64 (n); None if the data have no labels.
         marks: Hashes, uint64 (n); pictures with the same pixels have the same hash.
@@ -112,6 +113,7 @@ class PictureAudit(Audit):
 
     def tables(self) -> list[TitledTable]:
         """Return the tables for terminal and page."""
+        withheld = _WHY_NONE_FROM_SCRATCH if self.scratch else _WHY_NONE_IF_TRAINED
         checked, skipped, share = "", "", self.same_label
         if share is not None and share["listed"] is not None:
             checked = (
@@ -121,7 +123,7 @@ class PictureAudit(Audit):
         if count := self.pictures.skipped:
             skipped = f"Files skipped because they are not readable pictures: {count:,}."
         return [
-            self._settings_table(self.flags, withheld=_SCRATCH if self.scratch else _TRAINED),
+            self._settings_table(self.flags, withheld=withheld),
             self._pairs_table("pictures", note=checked),
             self._unusual_table("pictures", "which", skipped),
         ]
