@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,16 +16,13 @@ from isotrope.core.progress import bar, showing
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.trust import check_named
-from isotrope.data.images.records import balanced_prefix, matched
+from isotrope.data.images.records import ImagePart, ImageSet, balanced_prefix, matched
 from isotrope.data.text.labelled import Features
 from isotrope.data.text.repeats import hash64
 from isotrope.evaluation.embed import Encoder, encode_all
 from isotrope.evaluation.nearest import knn as nearest_neighbours
 from isotrope.evaluation.tasks import Task, classification_tasks
 from isotrope.measures.judgement import DevEvaluation
-
-if TYPE_CHECKING:
-    from isotrope.data.images.records import ImagePart, ImageSet
 
 _HELD_OUT = 0.2  # share of every class to test on, if labelled pictures have no test part
 
@@ -55,7 +51,7 @@ def _is_image_run(run: Path) -> bool:
     return files.is_begun and files.config.is_file() and "data" in files.settings()
 
 
-def own_images(run: str | Path) -> "ImageSet":
+def own_images(run: str | Path) -> ImageSet:
     """Open the training and test pictures of a run, split and resized as in its training."""
     from isotrope.data.images.sets import load_images
 
@@ -93,7 +89,7 @@ def own_images(run: str | Path) -> "ImageSet":
     return image_set
 
 
-def labelled_images(labels: Path, test: Path | None, side: int) -> "ImageSet":
+def labelled_images(labels: Path, test: Path | None, side: int) -> ImageSet:
     """Open labelled pictures. If ``test`` is None, a fifth of each class is the test part.
 
     The classes of ``labels`` and ``test`` are matched by name, or by number if neither has names.
@@ -114,7 +110,7 @@ def labelled_images(labels: Path, test: Path | None, side: int) -> "ImageSet":
     )
 
 
-def image_tasks(image_set: "ImageSet", *, knn: bool, linear: bool, batch_size: int) -> list[Task]:
+def image_tasks(image_set: ImageSet, *, knn: bool, linear: bool, batch_size: int) -> list[Task]:
     """Return the tasks (kNN, linear probe) of a labelled set of pictures."""
     features = partial(both_features, image_set=image_set, batch_size=batch_size)
 
@@ -126,7 +122,7 @@ def image_tasks(image_set: "ImageSet", *, knn: bool, linear: bool, batch_size: i
 
 def image_features(
     encoder: Encoder,
-    part: "ImagePart",
+    part: ImagePart,
     *,
     what: str = "training",
     limit: int | None = None,
@@ -165,7 +161,7 @@ def image_features(
 
 
 def both_features(
-    encoder: Encoder, image_set: "ImageSet", *, limit: int | None = None, batch_size: int = 256
+    encoder: Encoder, image_set: ImageSet, *, limit: int | None = None, batch_size: int = 256
 ) -> tuple[Features, Features]:
     """Return the features of the training pictures and of the test pictures, ``limit`` of each."""
     assert image_set.test is not None  # sets without a test part are refused, or not scored
@@ -174,7 +170,7 @@ def both_features(
 
 
 def knn_evaluation(
-    encoder: Encoder, image_set: "ImageSet", *, limit: int | None = None
+    encoder: Encoder, image_set: ImageSet, *, limit: int | None = None
 ) -> DevEvaluation:
     """Return the kNN accuracy in percent, and for each test picture whether its class is right."""
     result = nearest_neighbours(*both_features(encoder, image_set, limit=limit))
