@@ -67,12 +67,11 @@ def _coverage(case: RunEvidence) -> list[str]:
     if not case.losses:
         return []
     frozen = case.settings.get("frozen")
-    few = " (an anchor has only 1; larger batches have more)"
+    is_single = readings.negative_count(case) == 1
+    few = " (an anchor has only 1; larger batches have more)" if is_single else ""
     was_measured = {
         "relation of pairs": any(readings.separation(row) is not None for row in case.rows),
-        f"push of negatives{few if readings.negative_count(case) == 1 else ''}": (
-            readings.hardest_over_even(case) is not None
-        ),
+        f"push of negatives{few}": readings.hardest_over_even(case) is not None,
         "gradient dissipation": bool(case.series("dissipation")),
         "copies": bool(case.series("false_negatives")),
         "embeddings": bool(case.series("std")),
