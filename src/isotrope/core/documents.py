@@ -75,8 +75,8 @@ def read_text(path: Path | str, limit: int = LARGEST) -> str:
 def open_arrays(path: Path) -> "Iterator[NpzFile]":
     """Open an archive that ``numpy.savez_compressed`` wrote.
 
-    An archive that unpacks to a large size raises an :class:`InputError`. All other errors of a
-    damaged archive are those of zipfile, zlib and numpy, and may occur when an array is read.
+    An archive that unpacks to a large size raises an :class:`InputError`. Other damage raises the
+    errors of zipfile, zlib and numpy, perhaps only when an array is read.
     """
     import numpy as np
 
@@ -127,14 +127,10 @@ def read_json(path: Path | str) -> Any:  # noqa: ANN401 - any JSON
 
 
 def read_yaml(path: Path | str) -> dict[str, Any]:
-    """Return the settings in a YAML file (:func:`parse_yaml`)."""
-    return parse_yaml(read_text(path, LARGEST_SETTINGS), Path(path))
-
-
-def parse_yaml(text: str, path: Path) -> dict[str, Any]:
-    """Return the settings in a YAML text as a dict; nothing in the text is executed."""
+    """Return the settings in a YAML file as a dict; nothing in the file is executed."""
     import yaml
 
+    text = read_text(path, LARGEST_SETTINGS)
     values: object = None
     remedy = "write `key: value` on each line"
     try:
@@ -158,7 +154,7 @@ def parse_yaml(text: str, path: Path) -> dict[str, Any]:
     return values
 
 
-def _check_nodes(root: "yaml.Node", path: Path) -> None:
+def _check_nodes(root: "yaml.Node", path: Path | str) -> None:
     """Refuse repeated keys, and aliases that expand to many values or contain themselves."""
     import yaml
 
