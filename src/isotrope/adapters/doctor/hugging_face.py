@@ -96,7 +96,6 @@ class HuggingFaceEvents:
         self._model: Any = None
         self._optimizer: Any = None
         self._state: Any = None
-        self._is_first = True
 
     def on_train_begin(
         self, args: Any, state: Any, control: Any, details: Mapping[str, Any]
@@ -106,8 +105,7 @@ class HuggingFaceEvents:
         doctor = self.doctor
         trainer = _trainer(args)
         self._state, self._optimizer = state, details.get("optimizer")
-        self._is_first = state.is_world_process_zero
-        doctor.begin(Path(args.output_dir) / RECORDING, is_first=self._is_first)
+        doctor.begin(Path(args.output_dir) / RECORDING, is_first=state.is_world_process_zero)
         if state.global_step == 0:
             doctor.forget()
         else:
@@ -273,7 +271,7 @@ class HuggingFaceEvents:
         """Report the verdict, and add it to the model's card."""
         self.close()
         self.doctor.finish()
-        if self._is_first and self.doctor.rows:
+        if self._state.is_world_process_zero and self.doctor.rows:
             add_to_card(self._model, self.doctor.losses.values(), self.doctor.diagnose())
         self._model = None
 

@@ -21,16 +21,21 @@ if TYPE_CHECKING:
 
 
 class LightningEvents:
-    """Handlers of the Lightning events that the Doctor needs. Only the first process prints."""
+    """Handlers of the Lightning events that the Doctor needs. Only the first process prints.
+
+    Attributes:
+        doctor: The Doctor, which gets the measured rows.
+        step: Number of the step that runs now; None outside of a training.
+    """
 
     def __init__(self, doctor: "Doctor") -> None:
         self.doctor = doctor
-        self._readings: list[GraphReading] = []
-        self._name = "the loss"
-        self.step: int | None = None  # number of the step of a training that runs now
-        self._losses = 0  # losses of this batch so far
-        self._due = False
+        self.step: int | None = None
         self._is_fitting = False
+        self._name = "the loss"  # in a training, the class of the trained module
+        self._due = False  # whether the Doctor measures this batch
+        self._losses = 0  # number of losses of this batch whose backward pass has ended
+        self._readings: list[GraphReading] = []  # of the loss whose backward pass runs now
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Prepare for a training. Delete the measured rows, unless a training is resumed."""
@@ -62,7 +67,9 @@ class LightningEvents:
         """Measure the pairs that the loss compared."""
         readings, self._readings = self._readings, []
         self._losses, name = self._losses + 1, self._name
-        if self._losses > 1:  # with manual optimisation; a part without pairs is not judged
+        # With manual optimisation, a batch may have several losses. Without pairs, the first leads
+        # to the verdict `not-examined`, but a later one, such as a penalty, is ignored.
+        if self._losses > 1:
             for reading in readings:
                 reading.end()
             readings = [reading for reading in readings if reading.paired]
