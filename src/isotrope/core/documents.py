@@ -75,8 +75,7 @@ def read_text(path: Path | str, limit: int = LARGEST) -> str:
 def open_arrays(path: Path) -> "Iterator[NpzFile]":
     """Open an archive that ``numpy.savez_compressed`` wrote.
 
-    An archive that unpacks to a large size raises an :class:`InputError`. Other damage raises the
-    errors of zipfile, zlib and numpy, perhaps only when an array is read.
+    Damage raises the errors of zipfile, zlib and numpy, perhaps only when an array is read.
     """
     import numpy as np
 
@@ -163,15 +162,13 @@ def _check_nodes(root: "yaml.Node", path: Path | str) -> None:
         node = waiting.pop()
         count += 1
         if isinstance(node, yaml.MappingNode):
-            keys = set()
-            for key, value in node.value:
-                waiting += [key, value]
-                if not isinstance(key.value, str):
-                    continue
-                if key.value in keys:  # yaml would silently take the last value
+            waiting += [part for pair in node.value for part in pair]
+            names = set()
+            for key in [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]:
+                if key.value in names:  # yaml would silently take the last value
                     where = place(path, key.start_mark.line + 1)
                     raise InputError(f"{where}: write {brief(key.value)} once; it is given twice")
-                keys.add(key.value)
+                names.add(key.value)
         elif isinstance(node, yaml.SequenceNode):
             waiting += node.value
         if count + len(waiting) > _MOST_VALUES:
