@@ -13,6 +13,7 @@ the colour wheel, drawn uniformly from [-h, h].
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -167,13 +168,11 @@ class Augment:
             if any(self.jitter):
                 _jitter(views, draws)
             _change(views, draws.grey, pixels.grey)
-            _change(views, draws.sigma > 0, self._blur, draws.sigma)
+            # the window has a radius of three times the largest sigma that can be drawn
+            blur = partial(pixels.blur, radius=math.ceil(3 * self.blur_sigma[1]))
+            _change(views, draws.sigma > 0, blur, draws.sigma)
             _change(views, draws.solarize, pixels.solarize)
         return views.contiguous(memory_format=torch.channels_last)
-
-    def _blur(self, views: Tensor, sigma: Tensor) -> Tensor:
-        """Blur; the window has a radius of three times the largest sigma that can be drawn."""
-        return pixels.blur(views, sigma, math.ceil(3 * self.blur_sigma[1]))
 
 
 def _change(views: Tensor, chosen: Tensor, change: Callable[..., Tensor], *numbers: Tensor) -> None:
