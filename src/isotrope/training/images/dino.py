@@ -138,8 +138,7 @@ class DINOMethod(ImageMethod):
 
     def views(self, crops: list[Tensor]) -> list[Views]:
         """Pair the student's logits of each crop with the teacher's logits of other large crops."""
-        n = len(crops[0])
-        large, small = crops[:2], crops[2:]
+        n, large, small = len(crops[0]), crops[:2], crops[2:]
         together = [torch.cat(same) for same in (large, small) if same]
         student = torch.split(self.head(torch.cat([self.features(x) for x in together])), n)
         # in float32, because the centre is a mean of many small numbers
