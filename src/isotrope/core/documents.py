@@ -129,11 +129,10 @@ def read_yaml(path: Path | str) -> dict[str, Any]:
     """Return the settings in a YAML file as a dict; nothing in the file is executed."""
     import yaml
 
-    text = read_text(path, LARGEST_SETTINGS)
     values: object = None
     remedy = "write `key: value` on each line"
     try:
-        loader = yaml.SafeLoader(text)
+        loader = yaml.SafeLoader(read_text(path, LARGEST_SETTINGS))
         root = loader.get_single_node()
         if root is not None:
             _check_nodes(root, path)

@@ -192,8 +192,7 @@ def _make_plan(settings: ImageSettings, method: type[ImageMethod], batches: Imag
         # SimCLR, BYOL, Barlow Twins and MoCo v3 do not apply LARS to biases and norms
         all_decay = plan.decay_all and settings.optimizer != "lars"
         plan = replace(plan, optimizer=settings.optimizer, decay_all=all_decay)
-    if settings.learning_rate is not None:
-        rate = settings.learning_rate
+    if (rate := settings.learning_rate) is not None:
         last = min(plan.last_learning_rate, rate)
         plan = replace(plan, learning_rate=rate, last_learning_rate=last)
     if settings.weight_decay is not None:
