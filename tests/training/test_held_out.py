@@ -1,9 +1,11 @@
 """Losses of held-out records: they need no dev score, and leave the training as it is."""
 
 import csv
+import functools
 import re
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -66,6 +68,35 @@ def test_chance_and_modes_are_left_alone(encoder: SentenceEncoder) -> None:
     assert torch.equal(torch.get_rng_state(), state)
     assert head.training
     assert not encoder.training
+
+
+@pytest.mark.parametrize(("most", "seed"), [(12, 0), (512, 6)])
+def test_the_records_are_spread_over_all_data_sets(
+    most: int, seed: int, quick: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text_data, "MOST_HELD_OUT", most)
+    files = []
+    for name in "ab":
+        path = tmp_path / f"{name}.txt"
+        path.write_text("\n".join(sentences(20, seed=ord(name))), encoding="utf-8")
+        files.append(f"{name}={path}")
+    own = {"files": files, "holdout": 0.5, "batch_size": 4, "seed": seed}
+    settings = TrainSettings.read({**quick, **own})
+    encoder = SentenceEncoder.scratch(sentences(100), vocabulary=200, layers=1, width=16)
+    stores = text_data.batches_of(settings, encoder, tmp_path / "tokens").stores
+    texts = [text for store in stores.values() for (text,) in store.held_out()]
+    trained = sum(map(len, stores.values()))
+    assert len(texts) > min(most, trained)  # so that some are left out
+    module = SimpleNamespace(encoder=encoder, head=nn.Identity())
+    curves = text_data.held_out_curves(settings, module, stores)
+    assert isinstance(curves, functools.partial)
+    anchors = curves.args[2][0]
+    tokens, _ = encoder.tokenize(texts, settings.max_length)
+    places = [tokens.index(row) for row in anchors]
+    assert len(places) == min(most, trained)
+    assert places[0] == 0
+    assert max(np.diff([*places, len(texts)])) <= 2
+    assert min(np.diff(places)) > 0
 
 
 def test_a_run_logs_them_without_a_dev_score(quick: dict, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import chain, compress
 from pathlib import Path
 from typing import Any
 
@@ -168,13 +168,13 @@ def held_out_curves(
 
     The texts of scored pairs may not belong together, so they have no such losses.
     """
-    count = sum(store.report.held_out for store in stores.values())
-    count = min(count, sum(map(len, stores.values())))
+    held_out = sum(store.report.held_out for store in stores.values())
+    count = min(held_out, sum(map(len, stores.values())), MOST_HELD_OUT)
     if count < 2 or any(store.report.scored and store.columns == 2 for store in stores.values()):
         return None
-    stride = max(1, count // MOST_HELD_OUT)
     every = chain.from_iterable(map(_marked, stores.values()))
-    texts, marks = zip(*list(islice(every, 0, count, stride))[:MOST_HELD_OUT], strict=True)
+    chosen = np.isin(np.arange(held_out), _spread(count, held_out))
+    texts, marks = zip(*compress(every, chosen), strict=True)
     prompts = prompts_of(settings, module.encoder)
     records = [[p + text for p, text in zip(prompts, record, strict=False)] for record in texts]
     first, last = (
@@ -186,9 +186,14 @@ def held_out_curves(
         module.encoder,
         module.head,
         (first, last, [np.array(marks, np.uint64)]),
-        _trained_rows(list(stores.values()), len(records)),
+        _trained_rows(list(stores.values()), count),
         seed=settings.seed,
     )
+
+
+def _spread(count: int, total: int) -> NDArray[np.int64]:
+    """Return ``count`` numbers below ``total``, at equal distances."""
+    return np.linspace(0, total, count, endpoint=False).astype(np.int64)
 
 
 def _marked(store: TokenStore) -> Iterator[tuple[tuple[Any, ...], int]]:
@@ -200,7 +205,7 @@ def _marked(store: TokenStore) -> Iterator[tuple[tuple[Any, ...], int]]:
 
 def _trained_rows(stores: Sequence[TokenStore], count: int) -> Rows:
     """Return anchors, positives and groups of some records, spread over all data sets."""
-    places = np.linspace(0, sum(map(len, stores)), count, endpoint=False).astype(np.int64)
+    places = _spread(count, sum(map(len, stores)))
     sides: tuple[list[NDArray[Any]], list[NDArray[Any]]] = ([], [])
     labels: list[NDArray[Any]] = []
     start = 0
