@@ -26,7 +26,7 @@ def test_every_column_is_described_once() -> None:
 
 
 def test_logs_have_the_columns_that_are_measured_for_them() -> None:
-    assert {*metrics.measured_in("training/text_data.py")} <= {*columns("text")}
+    assert {*metrics.measured_in("training/held_out_losses.py")} <= {*columns("text")}
     assert {*metrics.TRACKED} <= {*columns("images")}
     for log in EVERY:
         assert {*metrics.MEASURED} <= {*columns(log)}

@@ -21,12 +21,12 @@ from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.dev_score import LEAST
 from isotrope.measures.judgement import DevHistory
 from isotrope.training import text_data
+from isotrope.training.held_out_losses import held_out_curves, held_out_losses
 from isotrope.training.settings import TrainSettings
-from isotrope.training.text_data import held_out_losses
 from tests.training.conftest import sentences
 from tests.training.interrupted import power_cut
 
-HELD_OUT = measured_in("training/text_data.py")
+HELD_OUT = measured_in("training/held_out_losses.py")
 TEXTS = ["a stone in the river", "a lantern on the bridge", "rain over the desert at night"]
 
 
@@ -74,7 +74,7 @@ def test_chance_and_modes_are_left_alone(encoder: SentenceEncoder) -> None:
 def test_the_records_are_spread_over_all_data_sets(
     most: int, seed: int, quick: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(text_data, "MOST_HELD_OUT", most)
+    monkeypatch.setattr("isotrope.training.held_out_losses.MOST_HELD_OUT", most)
     files = []
     for name in "ab":
         path = tmp_path / f"{name}.txt"
@@ -88,7 +88,7 @@ def test_the_records_are_spread_over_all_data_sets(
     trained = sum(map(len, stores.values()))
     assert len(texts) > min(most, trained)  # so that some are left out
     module = SimpleNamespace(encoder=encoder, head=nn.Identity())
-    curves = text_data.held_out_curves(settings, module, stores)
+    curves = held_out_curves(settings, module, stores)
     assert isinstance(curves, functools.partial)
     anchors = curves.args[2][0]
     tokens, _ = encoder.tokenize(texts, settings.max_length)

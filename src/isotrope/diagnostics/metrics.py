@@ -16,7 +16,7 @@ _share = partial(_length, most=1.0)
 _of_result = partial(Metric, logs=(), measured_in="training/loop.py")
 _of_loop = partial(Metric, measured_in=LOOP)
 _of_score = partial(Metric, measured_in="training/dev_scorer.py")
-_of_held_out = partial(Metric, logs=("text",), measured_in="training/text_data.py")
+_of_held_out = partial(Metric, logs=("text",), measured_in="training/held_out_losses.py")
 _of_doctor = partial(Metric, logs=("doctor",), measured_in="diagnostics/seen.py")
 _of_labels = partial(_of_doctor, measured_in="diagnostics/seen_labels.py")
 

@@ -33,6 +33,7 @@ from isotrope.training.auto_temperature import with_temperature
 from isotrope.training.changes import similarities
 from isotrope.training.dev_scorer import DevScorer
 from isotrope.training.early_checks import as_begun, check_not_taken, first_record
+from isotrope.training.held_out_losses import held_out_curves
 from isotrope.training.optimisers import plan_of
 from isotrope.training.progress import warn
 from isotrope.training.recipe import Plan
@@ -50,7 +51,6 @@ from isotrope.training.settings import TrainSettings
 from isotrope.training.text_data import (
     batches_of,
     check_store,
-    held_out_curves,
     records_of,
     watched,
 )
