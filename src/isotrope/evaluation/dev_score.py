@@ -56,8 +56,8 @@ class DevMetric:
         name: Name of the score, for tables and messages.
         score: Function that takes an encoder and returns its score, out of 100; higher is better.
         fingerprint: Fingerprint of the texts that are scored and of their expected answers.
-        records: Number of held-out records that were read; 0 if other data are scored.
-        trained_on: Number of held-out records with a text of the training data; None if unknown.
+        records: Number of scored records that are looked for in the training data.
+        trained_on: Number of these records with a text of the training data; None if unknown.
         queries: The texts of the queries; empty if the score is not a mean over queries.
         texts: All texts of the data of ``--dev``, which are embedded for a score.
     """
@@ -69,6 +69,12 @@ class DevMetric:
     trained_on: int | None = None
     queries: Sequence[str] = ()
     texts: Sequence[str] = ()
+
+    def with_counts(self, stores: Mapping[str, TokenStore]) -> "DevMetric":
+        """Return the score of a file with its ``records`` (queries, or first sentences) counted."""
+        # of scored pairs, the first half of the texts are the first sentences
+        records = [(text,) for text in self.queries or self.texts[: len(self.texts) // 2]]
+        return replace(self, records=len(records), trained_on=_trained_on(records, stores))
 
 
 def dev_metric_of_file(
@@ -92,6 +98,11 @@ def _of_scores(subset: Subset, name: str) -> DevMetric:
     data = fingerprint(subset.scores, subset.first, subset.second)  # without the file's name
     texts = [*subset.first, *subset.second]
     return DevMetric(name, lambda encoder: sts_evaluation(encoder, subset), data, texts=texts)
+
+
+def _trained_on(records: Sequence[Sequence[str]], stores: Mapping[str, TokenStore]) -> int:
+    """Return the number of records with a text that is in one of the stores."""
+    return int(np.any([store.trained_on(records) for store in stores.values()], axis=0).sum())
 
 
 def _is_sts(path: Path) -> bool:
@@ -124,9 +135,7 @@ def dev_metric_held_out(
             records = list(islice(store.held_out(), 0, None, stride))
             chosen = None if groups is None else groups[::stride]
             looked_at += len(records)
-            met += int(
-                np.any([other.trained_on(records) for other in stores.values()], axis=0).sum()
-            )
+            met += _trained_on(records, stores)
             if store.report.together:
                 linked |= _linked(records)
             if store.report.scored == 1 and store.columns == 2:

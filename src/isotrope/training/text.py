@@ -7,6 +7,7 @@ checked. If reading the data then fails, the run folder is removed.
 import functools
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -17,12 +18,13 @@ from isotrope.core.distributed import barrier, of_first, process_group, rank, wo
 from isotrope.core.lock import clear, is_effectively_empty
 from isotrope.core.run_folder import RunFolder
 from isotrope.data.sources import named_errors
+from isotrope.data.text.tokens import TokenStore
 from isotrope.data.text.views import resolve
 from isotrope.encoders.cut_initialize import cut_initialize
 from isotrope.encoders.heads import LinearHead, MLPHead
 from isotrope.encoders.sentence import DOCUMENTS, SentenceEncoder
 from isotrope.encoders.shared_norm import share_statistics
-from isotrope.evaluation.dev_score import DevMetric, dev_metric_of_file
+from isotrope.evaluation.dev_score import DevMetric, dev_metric_held_out, dev_metric_of_file
 from isotrope.measures.judgement import DevHistory
 from isotrope.paradigm import registry
 from isotrope.paradigm.declared import objectives_by_dataset
@@ -48,12 +50,7 @@ from isotrope.training.run import (
     write_config,
 )
 from isotrope.training.settings import TrainSettings
-from isotrope.training.text_data import (
-    batches_of,
-    check_store,
-    records_of,
-    watched,
-)
+from isotrope.training.text_data import batches_of, check_store, records_of
 from isotrope.training.text_encoder import encoder_of, prefixes_of
 from isotrope.training.text_module import TextModule, check_loss, check_record, check_scores
 from isotrope.training.text_task import TextTask, columns_of
@@ -130,9 +127,9 @@ def check(
     objectives = objectives_of(settings)
     for objective in objectives.values():
         try_objective(objective, negatives=objective.takes_negatives)
-    watch = None
+    metric = None
     if settings.dev not in (None, "auto"):
-        watch = dev_metric_of_file(Path(str(settings.dev)), settings.dev_metric)
+        metric = dev_metric_of_file(Path(str(settings.dev)), settings.dev_metric)
     formed: list[str] = []
     for name in settings.datasets:  # read the first record, so that errors in the files show early
         with named_errors(name):
@@ -147,9 +144,9 @@ def check(
         pushes=any(objective.pairwise for objective in objectives.values()),
         averaged=not without_mean(settings),
         prompt=encoder.prompt,
-        ranked=watch is None or len(watch.queries),
+        ranked=metric is None or len(metric.queries),
     )
-    return encoder, objectives, watch
+    return encoder, objectives, metric
 
 
 def objectives_of(settings: TrainSettings) -> dict[str, Objective]:
@@ -160,14 +157,14 @@ def objectives_of(settings: TrainSettings) -> dict[str, Objective]:
 
 def _prepare(settings: TrainSettings, output: Path, limit: TimeLimit | None) -> TextTask:
     """Check everything and read the data; after a failure, remove what was written."""
-    encoder, objectives, watch = check(settings)
+    encoder, objectives, metric = check(settings)
     removable = rank() == 0 and is_effectively_empty(output)
     try:
         if rank() == 0:
             write_config(settings)
         batches = batches_of(settings, encoder, RunFolder(output).tokens)
         stores = batches.stores
-        watch = watched(settings, watch, stores)
+        metric = _dev_metric(settings, metric, stores)
         for name, store in stores.items():
             with named_errors(name):
                 check_store(objectives[name], store)
@@ -201,22 +198,38 @@ def _prepare(settings: TrainSettings, output: Path, limit: TimeLimit | None) -> 
         fingerprint=batches.report.fingerprint,
         clip=settings.clip,
         dev=DevScorer(
-            history=DevHistory("dev" if watch is None else watch.name, settings.prefer),
+            history=DevHistory("dev" if metric is None else metric.name, settings.prefer),
             module=module,
-            score=_NOT_SCORED if watch is None else functools.partial(watch.score, encoder),
+            score=_NOT_SCORED if metric is None else functools.partial(metric.score, encoder),
             column="dev",
             every=settings.eval_every,
             patience=settings.patience,
             curves=held_out_curves(settings, module, stores),
-            data=None if watch is None else watch.fingerprint,
+            data=None if metric is None else metric.fingerprint,
             as_saved=module.blended,
         ),
         twice=settings.refit and not without_mean(settings),
         batches=batches,
-        dev_metric=watch,
+        dev_metric=metric,
         similarities_before=similarities(encoder) if is_compared else None,
         limit=limit,
     )
+
+
+def _dev_metric(
+    settings: TrainSettings, of_file: DevMetric | None, stores: Mapping[str, TokenStore]
+) -> DevMetric | None:
+    """Return the dev score, with the number of its records that are in the training data."""
+    if settings.dev == "auto":
+        prompts = (settings.query_prompt, settings.passage_prompt)
+        metric = dev_metric_held_out(stores, prompts=prompts, metric=settings.dev_metric)
+        settings.check_used(warn, ranked=len(metric.queries))
+    elif of_file is None:
+        return None
+    else:
+        metric = of_file.with_counts(stores)
+    # the later records of a stream are not read yet
+    return metric if settings.streaming is None else replace(metric, trained_on=None)
 
 
 def module_of(

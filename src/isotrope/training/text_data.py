@@ -1,11 +1,9 @@
 """The data of a training on text: records, tokenised data sets and batches."""
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-
-import numpy as np
 
 from isotrope.core.distributed import rank, rows_of
 from isotrope.core.errors import InputError
@@ -20,7 +18,6 @@ from isotrope.data.text.tokens import TokenStore
 from isotrope.data.text.views import ALONE, ONE_GROUP, HeldOut, held_out_alone, held_out_together
 from isotrope.diagnostics.audit.run import check_negatives
 from isotrope.encoders.sentence import SentenceEncoder, check_prompts
-from isotrope.evaluation.dev_score import DevMetric, dev_metric_held_out
 from isotrope.paradigm.objective import Objective
 from isotrope.training.early_checks import reading_of
 from isotrope.training.progress import warn
@@ -138,40 +135,3 @@ def check_store(objective: Objective, store: TokenStore) -> None:
     if store.one_group and store.columns < 3:
         raise InputError(ONE_GROUP.format(len(store)))
     try_objective(objective, negatives=store.columns == 3)
-
-
-def watched(
-    settings: TrainSettings, watch: DevMetric | None, stores: Mapping[str, TokenStore]
-) -> DevMetric | None:
-    """Return the dev score, with the number of scored texts that are in the training data."""
-    if settings.dev == "auto":
-        prompts = (settings.query_prompt, settings.passage_prompt)
-        watch = dev_metric_held_out(stores, prompts=prompts, metric=settings.dev_metric)
-        settings.check_used(warn, ranked=len(watch.queries))
-    elif watch is not None:  # of scored pairs, the first half of the texts are the first sentences
-        asked = [(text,) for text in watch.queries or watch.texts[: len(watch.texts) // 2]]
-        met = np.any([store.trained_on(asked) for store in stores.values()], axis=0)
-        watch = replace(watch, records=len(asked), trained_on=int(met.sum()))
-    if watch is not None and settings.streaming is not None:
-        return replace(watch, trained_on=None)  # later records are not read yet
-    return watch
-
-
-def seen_in_training(watch: DevMetric, settings: TrainSettings, *, known: bool) -> str:
-    """Return the warning that some scored texts are in the training data."""
-    counts = f"{watch.trained_on:,} of {watch.records:,}"
-    if settings.dev == "auto" and known:
-        return (
-            "each answer belongs to several questions, so only questions are held out. For the dev "
-            "score, all answers are ranked, including answers in the training data"
-        )
-    if settings.dev == "auto":
-        return (
-            "the dev score can be higher than that of new texts: training records share a text, "
-            f"such as the answer, with {counts} held-out records"
-        )
-    what, surely = ("queries", "is") if watch.queries else ("first sentences", "can be")
-    return (
-        f"warning: remove the {what} of {settings.dev} from the training data, which "
-        f"contain {counts} (case and most punctuation ignored), so the dev score {surely} too high"
-    )

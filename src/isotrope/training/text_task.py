@@ -33,7 +33,7 @@ from isotrope.training.optimisers import plan_of
 from isotrope.training.progress import warn
 from isotrope.training.run import hardware
 from isotrope.training.settings import TrainSettings
-from isotrope.training.text_data import batch_at, seen_in_training
+from isotrope.training.text_data import batch_at
 from isotrope.training.text_encoder import dropouts
 from isotrope.training.text_module import TextModule
 from isotrope.training.time_limit import Pace, TimeLimit
@@ -108,14 +108,33 @@ class TextTask(TrainingTask):
         for name, store in stores.items():
             self._introduce_data(name, store.report, say)
         if self.dev_metric is not None and self.dev_metric.trained_on:
-            known = all(store.answers() for store in stores.values())
-            warn(seen_in_training(self.dev_metric, settings, known=known))
+            warn(self._line_on_trained_texts(self.dev_metric))
         rates = sorted({getattr(module, name) for module, name in dropouts(self.module.encoder)})
         say(self._line_on_steps(rates))
         if lora := lora_facts(self.module.encoder):
             say(lora_line(lora))
         for warning in self._warnings(rates):
             warn(warning)
+
+    def _line_on_trained_texts(self, metric: DevMetric) -> str:
+        """Return the warning that some scored texts are in the training data."""
+        counts = f"{metric.trained_on:,} of {metric.records:,}"
+        if self.settings.dev != "auto":
+            texts, surely = ("queries", "is") if metric.queries else ("first sentences", "can be")
+            return (
+                f"warning: remove the {texts} of {self.settings.dev} from the training data, which "
+                f"contain {counts} (case and most punctuation ignored), so the dev score {surely} "
+                "too high"
+            )
+        if all(store.answers() for store in self.batches.stores.values()):
+            return (
+                "each answer belongs to several questions, so only questions are held out. For the "
+                "dev score, all answers are ranked, including answers in the training data"
+            )
+        return (
+            "the dev score can be higher than that of new texts: training records share a text, "
+            f"such as the answer, with {counts} held-out records"
+        )
 
     def _introduce_data(self, name: str, report: StoreReport, say: Callable[[str], None]) -> None:
         """Print how many records of a data set are trained on, left out and cut."""
