@@ -21,7 +21,7 @@ from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.dev_score import LEAST
 from isotrope.measures.judgement import DevHistory
 from isotrope.training import text_data
-from isotrope.training.held_out_losses import held_out_curves, held_out_losses
+from isotrope.training.held_out_losses import TokenRows, held_out_curves, held_out_losses
 from isotrope.training.settings import TrainSettings
 from tests.training.conftest import sentences
 from tests.training.interrupted import power_cut
@@ -35,10 +35,16 @@ def encoder() -> SentenceEncoder:
     return SentenceEncoder.scratch(TEXTS * 4, vocabulary=100, layers=1, width=16)
 
 
+def rows_of(encoder: SentenceEncoder, anchors: list, positives: list) -> TokenRows:
+    """Records that have no group in common."""
+    tokens = [encoder.tokenize(texts, 16)[0] for texts in (anchors, positives)]
+    return TokenRows(*tokens, np.arange(len(anchors), dtype=np.uint64))
+
+
 def losses(encoder: SentenceEncoder, head: nn.Module, records: list) -> dict[str, float]:
     """Held out are the records, trained on are the texts, in reverse."""
     held_out, trained = (
-        (*(encoder.tokenize(texts, 16)[0] for texts in sides), [])
+        rows_of(encoder, *sides)
         for sides in (zip(*records, strict=True), (TEXTS[::-1], TEXTS[::-1]))
     )
     return held_out_losses(encoder, head, held_out, trained, seed=0)
@@ -90,7 +96,7 @@ def test_the_records_are_spread_over_all_data_sets(
     module = SimpleNamespace(encoder=encoder, head=nn.Identity())
     curves = held_out_curves(settings, module, stores)
     assert isinstance(curves, functools.partial)
-    anchors = curves.args[2][0]
+    anchors = curves.args[2].anchors
     tokens, _ = encoder.tokenize(texts, settings.max_length)
     places = [tokens.index(row) for row in anchors]
     assert len(places) == min(most, trained)
@@ -141,9 +147,9 @@ def test_records_with_a_common_text_or_group_are_not_negatives(encoder: Sentence
     linked = losses(encoder, nn.Identity(), [(one, two), (three, two)])
     assert apart["held_out_contrastive"] > 0
     assert linked["held_out_contrastive"] == 0
-    sides = tuple(encoder.tokenize(texts, 16)[0] for texts in ((one, two), (one, three)))
-    grouped = (*sides, [np.zeros(2, np.uint64)])
-    found = held_out_losses(encoder, nn.Identity(), grouped, (*sides, []), seed=0)
+    rows = rows_of(encoder, [one, two], [one, three])
+    grouped = rows._replace(marks=np.zeros(2, np.uint64))
+    found = held_out_losses(encoder, nn.Identity(), grouped, rows, seed=0)
     assert found["held_out_contrastive"] == 0
 
 

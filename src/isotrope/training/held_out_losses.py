@@ -1,9 +1,8 @@
 """Losses of held-out records, which trainings on text log at the steps of the dev score."""
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain, compress
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -29,8 +28,15 @@ _TEMPERATURE = 0.05
 _CHUNK = 64  # texts embedded at once
 Tokens = Sequence[Sequence[int] | NDArray[Any]]
 """Token ids of some texts."""
-Rows = tuple[Tokens, Tokens, list[NDArray[Any]]]
-"""Token ids of anchors and of positives, and a list of hashes: of each record's group or anchor."""
+Places = NDArray[np.int64]
+
+
+class TokenRows(NamedTuple):
+    """Token ids of n records, and a hash of each record's group or, without groups, its anchor."""
+
+    anchors: Tokens
+    positives: Tokens
+    marks: NDArray[np.uint64]
 
 
 def held_out_curves(
@@ -38,60 +44,66 @@ def held_out_curves(
 ) -> Callable[[], dict[str, float]] | None:
     """Return a function that calls :func:`held_out_losses`; None if fewer than two are held out.
 
-    The texts of scored pairs may not belong together, so they have no such losses.
+    The records are spread over all data sets. At most :data:`MOST_HELD_OUT` are measured, and as
+    many trained records. The texts of scored pairs may not belong together, so they have no such
+    losses.
     """
     held_out = sum(store.report.held_out for store in stores.values())
-    count = min(held_out, sum(map(len, stores.values())), MOST_HELD_OUT)
+    trained = sum(map(len, stores.values()))
+    count = min(held_out, trained, MOST_HELD_OUT)
     if count < 2 or any(store.report.scored and store.columns == 2 for store in stores.values()):
         return None
-    every = chain.from_iterable(map(_marked, stores.values()))
-    chosen = np.isin(np.arange(held_out), _spread(count, held_out))
-    texts, marks = zip(*compress(every, chosen), strict=True)
-    prompts = prompts_of(settings, module.encoder)
-    records = [[p + text for p, text in zip(prompts, record, strict=False)] for record in texts]
-    first, last = (
-        module.encoder.tokenize([record[:2][-side] for record in records], settings.max_length)[0]
-        for side in (0, 1)
-    )
     return functools.partial(
         held_out_losses,
         module.encoder,
         module.head,
-        (first, last, [np.array(marks, np.uint64)]),
-        _trained_rows(list(stores.values()), count),
+        _held_out_rows(settings, module.encoder, stores.values(), _spread(count, held_out)),
+        _trained_rows(stores.values(), _spread(count, trained)),
         seed=settings.seed,
     )
 
 
-def _spread(count: int, total: int) -> NDArray[np.int64]:
+def _spread(count: int, total: int) -> Places:
     """Return ``count`` numbers below ``total``, at equal distances."""
     return np.linspace(0, total, count, endpoint=False).astype(np.int64)
 
 
-def _marked(store: TokenStore) -> Iterator[tuple[tuple[Any, ...], int]]:
-    """Yield the held-out records, each with a hash of its group or, without groups, its anchor."""
-    groups = store.held_out_groups
-    for number, record in enumerate(store.held_out()):
-        yield record, int(group_mark("", record[0]) if groups is None else groups[number])
+def _held_out_rows(
+    settings: TrainSettings, encoder: SentenceEncoder, stores: Iterable[TokenStore], places: Places
+) -> TokenRows:
+    """Return the held-out records at these places, which count through all data sets."""
+    anchors, positives, marks = list[str](), list[str](), list[int]()
+    query, passage = prompts_of(settings, encoder)
+    chosen = {*places.tolist()}
+    start = 0
+    for store in stores:
+        groups = store.held_out_groups
+        for number, record in enumerate(store.held_out()):
+            if start + number in chosen:
+                anchors.append(query + record[0])
+                positives.append(passage + record[1] if len(record) > 1 else anchors[-1])
+                marks.append(group_mark("", record[0]) if groups is None else int(groups[number]))
+        start += store.report.held_out
+    first, second = (encoder.tokenize(x, settings.max_length)[0] for x in (anchors, positives))
+    return TokenRows(first, second, np.array(marks, np.uint64))
 
 
-def _trained_rows(stores: Sequence[TokenStore], count: int) -> Rows:
-    """Return anchors, positives and groups of some records, spread over all data sets."""
-    places = _spread(count, sum(map(len, stores)))
-    sides: tuple[list[NDArray[Any]], list[NDArray[Any]]] = ([], [])
-    labels: list[NDArray[Any]] = []
+def _trained_rows(stores: Iterable[TokenStore], places: Places) -> TokenRows:
+    """Return the trained records at these places, which count through all data sets."""
+    anchors, positives = list[NDArray[Any]](), list[NDArray[Any]]()
+    marks = list[NDArray[np.uint64]]()
     start = 0
     for store in stores:
         own = places[(places >= start) & (places < start + len(store))] - start
-        for side, rows in enumerate(sides):
-            rows += store.rows(own, min(side, store.columns - 1))
-        labels += store.group_marks(own) or [store.text_marks(own, 0)]
+        anchors += store.rows(own, 0)
+        positives += store.rows(own, min(1, store.columns - 1))  # a single text is its own positive
+        marks += store.group_marks(own) or [store.text_marks(own, 0)]
         start += len(store)
-    return *sides, [np.concatenate(labels)]
+    return TokenRows(anchors, positives, np.concatenate(marks))
 
 
 def held_out_losses(
-    encoder: SentenceEncoder, head: nn.Module, held_out: Rows, trained: Rows, *, seed: int
+    encoder: SentenceEncoder, head: nn.Module, held_out: TokenRows, trained: TokenRows, *, seed: int
 ) -> dict[str, float]:
     """Return InfoNCE (temperature 0.05), alignment and uniformity of held-out records.
 
@@ -113,19 +125,22 @@ def held_out_losses(
     }
 
 
-def _groups(rows: Rows) -> Tensor:
+def _groups(rows: TokenRows) -> Tensor:
     """Return the group of each record: those with a common text or group are together."""
-    sides = [[hash64(np.asarray(row, np.int64).tobytes()) for row in side] for side in rows[:2]]
-    marks = np.array([*sides, *rows[2]], np.uint64)
+    anchors, positives = (
+        [hash64(np.asarray(tokens, np.int64).tobytes()) for tokens in side]
+        for side in (rows.anchors, rows.positives)
+    )
+    marks = np.array([anchors, positives, rows.marks], np.uint64)
     return torch.from_numpy(joined_groups(marks.T))
 
 
-def _views(encoder: SentenceEncoder, head: nn.Module, rows: Rows, seed: int) -> list[Tensor]:
+def _views(encoder: SentenceEncoder, head: nn.Module, rows: TokenRows, seed: int) -> list[Tensor]:
     """Return the embeddings of anchors and positives in training mode, float64."""
     network = nn.ModuleList([encoder, head])
     with modes_kept(network), torch.no_grad(), seeded(seed, encoder.device):
         network.train()
-        return [exact(head(_embedded(encoder, side))) for side in rows[:2]]
+        return [exact(head(_embedded(encoder, side))) for side in (rows.anchors, rows.positives)]
 
 
 def _embedded(encoder: SentenceEncoder, side: Tokens) -> Tensor:
