@@ -29,35 +29,39 @@ _RECORDS = 1_000_000  # records to draw these rows from; with --streaming, those
 
 def with_temperature(settings: TrainSettings, *, resume: bool) -> TrainSettings:
     """Return the settings with a number for each ``auto`` temperature, and print the reason."""
-    asked = _asked(settings)
-    if not asked:
+    datasets = _auto_datasets(settings)
+    if not datasets:
         return settings
     _refuse(settings)
     check_folder(Path(settings.output), settings, resume=resume)
     registry.load_plugins(settings.plugin)
     encoder, chosen = encoder_of(settings), dict(settings.objective_settings)
-    for name, described in asked.items():
+    for name, (objective, values) in datasets.items():
         with named_errors(name):
-            value = _recommended(settings, encoder, records_of(settings, name), *described)
+            value = _recommended(settings, encoder, records_of(settings, name), objective, values)
         chosen[f"{name}.temperature" if name else "temperature"] = value
-    return settings.model_copy(update={"objective_settings": _numbers(chosen)})
+    return settings.model_copy(update={"objective_settings": _without_auto_values(chosen)})
 
 
 def without_auto(settings: TrainSettings) -> TrainSettings:
     """Return the settings without ``auto`` temperatures, to check all other settings early."""
-    if not _asked(settings):
-        return settings
-    _refuse(settings)
-    return settings.model_copy(update={"objective_settings": _numbers(settings.objective_settings)})
+    if _auto_datasets(settings):
+        _refuse(settings)
+    others = _without_auto_values(settings.objective_settings)
+    return settings.model_copy(update={"objective_settings": others})
 
 
-def _asked(settings: TrainSettings) -> dict[str, tuple[str, dict[str, float | str]]]:
-    """Return the objectives and settings of the data sets whose temperature is ``auto``."""
+def _auto_datasets(settings: TrainSettings) -> dict[str, tuple[str, dict[str, float | str]]]:
+    """Return the objective and its settings for each data set whose temperature is ``auto``."""
     own = objectives_by_dataset(settings.objective, settings.objective_settings, settings.datasets)
-    return {name: one for name, one in own.items() if one[1].get("temperature") == AUTO}
+    return {
+        name: (objective, values)
+        for name, (objective, values) in own.items()
+        if values.get("temperature") == AUTO
+    }
 
 
-def _numbers(values: Mapping[str, float | str]) -> dict[str, float | str]:
+def _without_auto_values(values: Mapping[str, float | str]) -> dict[str, float | str]:
     """Return the settings of objectives except ``auto`` temperatures."""
     return {k: v for k, v in values.items() if v != AUTO or k.rpartition(".")[2] != "temperature"}
 
@@ -81,12 +85,11 @@ def _recommended(
     settings: TrainSettings,
     encoder: SentenceEncoder,
     records: Reading,
-    name: str,
+    objective_name: str,
     values: Mapping[str, float | str],
 ) -> float:
-    """Return the recommended temperature of the objective ``name``, and print the reason."""
-    others = {key: value for key, value in values.items() if key != "temperature"}
-    objective = checked_objective(name, others)
+    """Return the recommended temperature of an objective for these records; print the reason."""
+    objective = checked_objective(objective_name, _without_auto_values(values))
     rows = pair_rows(
         records,
         read=settings.streaming or _RECORDS,
@@ -104,12 +107,13 @@ def _recommended(
         seed=settings.seed,
     )
     table = settings_table(embedded, objective, batch_size=settings.batch_size, seed=settings.seed)
-    found = next((each for each in recommend(table) if each.name == "temperature"), None)
-    if found is None:
+    of_temperature = (each for each in recommend(table) if each.name == "temperature")
+    recommendation = next(of_temperature, None)
+    if recommendation is None:
         raise InputError(
             "give a number for `--objective.temperature`: the audit cannot recommend a temperature "
-            f"for {name}, because it has no temperature, all temperatures are equally good, or no "
-            "anchor has a negative"
+            f"for {objective_name}, because it has no temperature, all temperatures are equally "
+            "good, or no anchor has a negative"
         )
-    warn(f"temperature {found.value:g} for {name}: {found.reason}")
-    return found.value
+    warn(f"temperature {recommendation.value:g} for {objective_name}: {recommendation.reason}")
+    return recommendation.value
