@@ -162,7 +162,8 @@ def test_the_time_left_has_the_scores_still_to_come(
     dev = dev_scorer.DevScorer(
         history=DevHistory("dev"),
         module=module,
-        score="",
+        score=None,
+        advice="",
         column="dev",
         every=every,
         curves=scored,

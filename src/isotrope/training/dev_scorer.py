@@ -1,5 +1,6 @@
 """Measures the dev score during a run, and saves the best model."""
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -27,8 +28,8 @@ class DevScorer:
         history: History of the evaluations. It also has the name of the score and determines which
             model is saved.
         module: Module in training, whose encoder is scored.
-        score: Function that evaluates the current encoder. Or a string, if no data are scored: the
-            string is printed at the end of the run in place of the verdict.
+        score: Function that evaluates the current encoder; None if no data are scored.
+        advice: Advice on how to score, printed in place of the verdict if no data are scored.
         column: Column of the score in metrics.csv, and prefix of the scores in result.json.
         every: Number of steps between scores. With 0, only the start and the end are scored.
         patience: Number of scores without a new best after which the run ends. None: all steps run.
@@ -42,7 +43,8 @@ class DevScorer:
 
     history: DevHistory
     module: Trained
-    score: Callable[[], DevEvaluation] | str
+    score: Callable[[], DevEvaluation] | None
+    advice: str
     column: str
     every: int
     patience: int | None = None
@@ -86,14 +88,15 @@ class DevScorer:
     def judgement(self) -> Judgement:
         """Return whether the training raised the score."""
         if not self.scores:
-            return Judgement("not known", str(self.score))
+            return Judgement("not known", self.advice)
         return judge(self.history)
 
     def begin(self, step: int) -> None:
-        """Score the model before training."""
+        """Score the model before training; in a resumed run, only plan the scores to come."""
         if step == 0 and 0 not in self.scores:
             self._evaluate(0)
-        self._plan_rest(step)
+        else:
+            self._show_time(step)
 
     def after_step(self, step: int) -> None:
         """Score every ``every`` steps and after the last step."""
@@ -108,19 +111,19 @@ class DevScorer:
         with self.as_saved() if step else nullcontext():
             if self.curves is not None:
                 self.log.add(step, {**self.curves()})
-            if not isinstance(self.score, str):
+            if self.score is not None:
                 self._add(step, self.score())
         self.seconds = time.perf_counter() - start
         self.log.timer.rest(self.seconds)
-        self._plan_rest(step, self.seconds)
+        self._show_time(step, just_spent=self.seconds)
         if step in self.scores:
-            self._show(step, self.scores[step])
+            self._show_score(step, self.scores[step])
 
-    def _plan_rest(self, step: int, seconds: float = 0.0) -> None:
-        """Show the time of the scores after ``step``; a score has just taken ``seconds``."""
+    def _show_time(self, step: int, *, just_spent: float = 0.0) -> None:
+        """Leave the score of ``step`` out of the shown time, and add the time of later scores."""
         steps, every = self.module.steps, self.every or self.module.steps
-        still = -(-steps // every) - step // every if step < steps else 0  # rounded up
-        self.log.progress.rest(seconds, still * self.seconds)
+        later = math.ceil(steps / every) - step // every if step < steps else 0
+        self.log.progress.rest(just_spent, later * self.seconds)
 
     def _add(self, step: int, evaluation: DevEvaluation) -> None:
         """Log an evaluation, and save the model if its score is the best."""
@@ -131,7 +134,7 @@ class DevScorer:
             self.save(step)
         self.history.save(RunFolder(self.log.path.parent).dev)
 
-    def _show(self, step: int, value: float) -> None:
+    def _show_score(self, step: int, value: float) -> None:
         """Show a score and, if it is so, that the run ends early."""
         change, highest = "start", self.history.highest_step
         if step > 0:

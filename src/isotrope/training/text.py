@@ -200,7 +200,8 @@ def _prepare(settings: TrainSettings, output: Path, limit: TimeLimit | None) -> 
         dev=DevScorer(
             history=DevHistory("dev" if metric is None else metric.name, settings.prefer),
             module=module,
-            score=_NOT_SCORED if metric is None else functools.partial(metric.score, encoder),
+            score=None if metric is None else functools.partial(metric.score, encoder),
+            advice=_NOT_SCORED,
             column="dev",
             every=settings.eval_every,
             patience=settings.patience,

@@ -176,7 +176,8 @@ def _knn_scorer(settings: ImageSettings, module: ImageMethod, images: ImageSet) 
     return DevScorer(
         history=DevHistory("kNN accuracy", saved="last"),
         module=module,
-        score=score if has_labels(images) else _NOT_SCORED,
+        score=score if has_labels(images) else None,
+        advice=_NOT_SCORED,
         column="knn",
         every=settings.knn_every * module.plan.steps_per_epoch,
     )
