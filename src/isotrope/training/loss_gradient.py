@@ -19,10 +19,14 @@ from isotrope.paradigm.loss_graph import LossGraph
 from isotrope.paradigm.objective_check import Check
 from isotrope.training.loss_subject import ROWS, SIZES, Subject, distance
 
-_COSINES, _NEAR = (0.6, 0.3, -0.5), 0.5  # of an anchor with its positive, and its near negative
+_COSINES, _NEAR = (0.6, 0.3, -0.5), 0.5  # of anchors with their positives and near negatives
 _EACH = 4  # dimensions for each pair: anchor and positive of two sets of pairs are independent
 _TWICE = 2.0  # below it, near negatives count hardly more than others: softmax of tau > 0.7
-_SUMMED, _SUMMED_TWICE = 0.02, 1.6  # a sum over rows, within; a sum over rows and negatives, above
+# If n pairs join n others (n is 3 to 12), the pull of an anchor is multiplied by 0.5 in a mean over
+# rows, and by 1 in a sum. If each row also sums over its negatives (n - 1 or 2n - 1, which become
+# 2n - 1 or 4n - 1), it is multiplied by 1.022 to 1.25 in a mean, and by 2.04 to 2.5 in a sum.
+_OF_SUM = 0.02  # largest distance from 1 of a sum over rows
+_OF_SUMS = 1.6  # smallest factor of a sum over rows and negatives
 _SLIGHT = 1e-5  # share of the largest part of a gradient below which a part is rounding
 _TINY = 1e-4  # a number below it only prevents a division by 0
 
@@ -44,32 +48,51 @@ _CONSTANT = (
 
 
 def gradient_checks(subject: Subject) -> Iterator[Check]:
-    """Yield whether positives attract, and how the gradient depends on batch and arguments."""
+    """Yield checks of whether positives attract, and of what the gradient depends on."""
     yield from _inputs(subject)
     yield from _settings(subject)
     yield from _softmax(subject)
     slopes = [_slopes(subject, cosine) for cosine in _COSINES]
     pulls = [-float(slope.diagonal().sum()) for slope in slopes]
-    found: tuple[str, bool | None, str] = ("no pull", None, _NO_PULL)
+    yield _attraction(slopes, pulls)
+    yield from _near_negatives(subject, slopes)
+    yield from _mean_or_sum(subject, pulls)
+
+
+def _attraction(slopes: list[Tensor], pulls: list[float]) -> Check:
+    """Whether a positive attracts its anchor."""
+    outcome: tuple[str, bool | None, str] = ("no pull", None, _NO_PULL)
     if any(bool((slope.diagonal() < 0).any()) for slope in slopes):
-        found = ("attracts", True, "")
+        outcome = ("attracts", True, "")
     elif min(pulls) < 0:
-        found = ("repels", False, _REPELS)
-    yield Check("the positive attracts", len(slopes), *found)
+        outcome = ("repels", False, _REPELS)
+    return Check("the positive attracts", len(slopes), *outcome)
+
+
+def _near_negatives(subject: Subject, slopes: list[Tensor]) -> Iterator[Check]:
+    """Whether near negatives are pushed much more; shown for a softmax, or if they are."""
     times = max(_times(slopes), default=0.0)
     half = max(_times([_slopes(subject, c, near=_NEAR / 2) for c in _COSINES]), default=0.0)
+    # a softmax pushes a negative of cosine s exp(s / tau) times as much as one of cosine 0, so half
+    # the cosine gives the square root
     is_softmax = half > 1 + _SLIGHT and math.isclose(half**2, times, rel_tol=_SLIGHT)
     if (is_softmax or times >= _TWICE) and _is_of_angles(subject):
         yield _remark("near negatives are pushed more", times, _EVEN if times < _TWICE else "")
-    fewer = [-float(_slopes(subject, cosine, sets=1).diagonal().sum()) for cosine in _COSINES]
-    both = zip(pulls, fewer, strict=True)
-    ratios = [pull / one for pull, one in both if abs(one) > _SLIGHT * abs(pull)]
+
+
+def _mean_or_sum(subject: Subject, pulls: list[float]) -> Iterator[Check]:
+    """Whether the pull is halved if the batch is doubled; shown if there is a pull."""
+    alone = [-float(_slopes(subject, cosine, sets=1).diagonal().sum()) for cosine in _COSINES]
+    both = zip(pulls, alone, strict=True)
+    ratios = [pull / fewer for pull, fewer in both if abs(fewer) > _SLIGHT * abs(pull)]
     if ratios:
-        is_sum = abs(min(ratios) - 1) < _SUMMED or min(ratios) > _SUMMED_TWICE
-        yield _remark("mean over the batch", min(ratios), _SUM if is_sum else "")
+        times = min(ratios)  # of far positives, whose pull in a softmax hardly depends on negatives
+        is_sum = abs(times - 1) < _OF_SUM or times > _OF_SUMS
+        yield _remark("mean over the batch", times, _SUM if is_sum else "")
 
 
 def _remark(name: str, times: float, means: str) -> Check:
+    """Return a check that passes if there is nothing to remark, and is a dash otherwise."""
     shown = f"{times:.2g} times"
     return Check(name, len(_COSINES), shown, None if means else True, means.format(times))
 
