@@ -70,8 +70,8 @@ class Paradigm(
         """Turn short forms into parts. Without a parent, missing parts get defaults.
 
         Raises:
-            ValueError: a short form that names no part, a value out of its bounds, or a value that
-                requires a gradient and gets none.
+            InputError: a short form that names no part, or has a wrong value.
+            ValueError: a value that requires a gradient and gets none.
         """
         super().__post_init__()
         if isinstance(self.parent, Symmetric):  # both directions are averaged anyway
@@ -82,9 +82,9 @@ class Paradigm(
             "ratio": (Ratio, Static()),
         }
         for name, (kind, default) in usual.items():
-            given = getattr(self, name)
-            if given is not None:
-                object.__setattr__(self, name, part(kind, given))
+            component = getattr(self, name)
+            if component is not None:
+                object.__setattr__(self, name, part(kind, component))
             elif self.parent is None:
                 object.__setattr__(self, name, default)
         for source in (self.parent, self.dissipation, self.weight, self.ratio):
@@ -126,8 +126,8 @@ class Paradigm(
 
     def hyperparameters(self) -> dict[str, Any]:
         """Return a dict of the fields that are not None; parts are in short form (margin:0.3)."""
-        values = {name: value for name, value in super().hyperparameters().items() if value}
-        return {name: v.short() if isinstance(v, Component) else v for name, v in values.items()}
+        values = {k: v for k, v in super().hyperparameters().items() if v is not None}
+        return {k: v.short() if isinstance(v, Component) else v for k, v in values.items()}
 
     def components(self, pairs: Pairs) -> Terms:
         first = self._direction(pairs)
@@ -142,27 +142,31 @@ class Paradigm(
 
     def _direction(self, pairs: Pairs) -> Terms:
         """The components of one direction, as in the paper."""
-        n = len(pairs.views.anchors)
-        complete = self.dissipation and self.weight and self.ratio
-        parents = None if self.parent is None or complete else self.parent.components(pairs)
+        inherited: Any = None  # not used if no component is missing
+        if self.parent is not None and None in (self.dissipation, self.weight, self.ratio):
+            inherited = self.parent.components(pairs)
         # the weight first, because its sweep also finds the hardest negatives, which GD and R use
-        weight = self.weight(pairs) if parents is None or self.weight else parents.weight
-        dissipation = (
-            self.dissipation(pairs) if parents is None or self.dissipation else parents.dissipation
-        )
-        against = self.weight.against if parents is None or self.weight else parents.against
-        if parents is None or self.ratio:
-            pull = self.ratio(pairs) * weight.sum(dim=1)
-        elif self.weight and not _summed(self.parent) and (ratio := parents.ratio) is not None:
-            # an objective that only pulls keeps its pull
-            pull = (ratio * weight.sum(dim=1)).where(parents.weight.any(), parents.pull)
-        else:
-            # a statistic of the batch keeps its pull, without its 1/n if a mean now supplies it
-            moved = _summed(self.parent) and self.reduction == "mean"
-            pull = parents.pull * (n if moved else 1)
-        scale = 0.5 if self.reduction == "sum" else 0.5 / n
-        extra = None if parents is None else parents.extra
+        weight = inherited.weight if self.weight is None else self.weight(pairs)
+        against = inherited.against if self.weight is None else self.weight.against
+        dissipation = inherited.dissipation if self.dissipation is None else self.dissipation(pairs)
+        pull = self._pull(pairs, weight, inherited)
+        scale = 0.5 if self.reduction == "sum" else 0.5 / len(pairs.views.anchors)
+        extra = None if inherited is None else inherited.extra
         return Terms(dissipation, weight, pull, against, scale=scale, extra=extra)
+
+    def _pull(self, pairs: Pairs, weight: torch.Tensor, inherited: Terms) -> torch.Tensor:
+        """Return the pull of each anchor: from the ratio, or without a ratio from the parent."""
+        if self.ratio is not None:
+            pull: torch.Tensor = self.ratio(pairs) * weight.sum(dim=1)
+            return pull
+        if _summed(self.parent):
+            # a statistic of the batch keeps its pull, without its 1/n if a mean now supplies it
+            return inherited.pull * (len(pairs.views.anchors) if self.reduction == "mean" else 1)
+        ratio = inherited.ratio
+        if self.weight is None or ratio is None:
+            return inherited.pull
+        # with a new weight, the ratio stays the same; an objective that only pulls keeps its pull
+        return (ratio * weight.sum(dim=1)).where(inherited.weight.any(), inherited.pull)
 
 
 def _summed(objective: Objective | None) -> bool:
@@ -183,6 +187,10 @@ def modify(
         dissipation: A part, or its short form (``"margin:0.3"``).
         weight: A part, or its short form (``"softmax:0.05"``).
         ratio: A part, its short form, or a number.
+
+    Raises:
+        NoTerms: The parent has no gradient components, and not all three are given.
+        InputError: A component is not usable, or not with this parent.
     """
     if not parent.has_terms and None in (dissipation, weight, ratio):
         raise NoTerms(type(parent).__name__, parent.space)
@@ -192,12 +200,12 @@ def modify(
             "VICRegGrad instead of VICReg): a new weight would remove the push on the variances"
         )
     if ratio is not None and weight is None and not pushes(parent):
-        raise ValueError(
+        raise InputError(
             "give a weight as well, such as 'softmax:0.05': a ratio is pull divided by push, and "
             f"{type(parent).__name__} pushes nothing away"
         )
     parts = {"dissipation": dissipation, "weight": weight, "ratio": ratio}
-    exchanged: dict[str, Any] = {name: value for name, value in parts.items() if value is not None}
+    exchanged: dict[str, Any] = {name: x for name, x in parts.items() if x is not None}
     if isinstance(parent, Paradigm):
         return dataclasses.replace(parent, **exchanged)
     return Paradigm(parent=parent, **exchanged)
@@ -226,16 +234,16 @@ def part(kind: type[_Part], component: object) -> _Part:
     known = cast("Mapping[str, Callable[..., _Part]]", kind.by_name)
     what = kind.__name__.lower()
     if not isinstance(component, str):
-        raise ValueError(f"{what}: give one of {', '.join(sorted(known))}; found {component!r}")
+        raise InputError(f"{what}: give one of {', '.join(sorted(known))}; found {component!r}")
     name, *values = component.lower().split(":")
     if kind is Ratio and not values and is_number(name):
         name, values = "static", [name]
     if name not in known:
-        raise ValueError(unknown(f"unknown {what}", name, sorted(known)))
+        raise InputError(unknown(f"unknown {what}", name, sorted(known)))
     fields = hypers(kind.by_name[name])
     if len(values) > len(fields):
         takes = f"takes {':'.join(fields)}" if fields else "takes no value"
-        raise ValueError(f"{what} {name!r} {takes}; found {':'.join(values)!r}")
+        raise InputError(f"{what} {name!r} {takes}; found {':'.join(values)!r}")
     try:
         hyperparameters = {
             field: value_of(hyper, value)
@@ -243,4 +251,4 @@ def part(kind: type[_Part], component: object) -> _Part:
         }
         return known[name](**hyperparameters)
     except ValueError as error:
-        raise ValueError(f"{what} {component!r}: {error}") from error
+        raise InputError(f"{what} {component!r}: {error}") from error
