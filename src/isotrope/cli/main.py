@@ -81,7 +81,8 @@ def _parser() -> Parser:
     return parser
 
 
-def _run(arguments: Sequence[str], stack: ExitStack) -> int:
+def _dispatch(arguments: Sequence[str], stack: ExitStack) -> int:
+    """Run the command that the first argument names; the stack is closed after its last message."""
     parser = _parser()
     if not arguments or arguments[0].startswith("-"):
         shell = parser.parse_args(arguments).print_completion
@@ -160,10 +161,43 @@ def guarded(arguments: Sequence[str]) -> int:
     """Run the command line and return the exit code. For bad input, print one line on stderr."""
     with ExitStack() as stack:
         stack.enter_context(spelled(as_flag))
-        return _guarded(arguments, stack)
+        try:
+            _prepare_streams()
+            _prepare_environment()
+            return _run_with_legible_output(arguments, stack)
+        except InputError as error:
+            return _print_error(str(error))
+        except LostProcess as error:
+            return _print_error(str(error), code=75)
+        except BrokenPipeError:
+            # the program that reads our output has ended (`| head`), which is not an error
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        except (MemoryError, RuntimeError, ImportError) as error:
+            if not memory_is_full(error):
+                raise
+            return _print_error(_advice_on_memory(arguments[0], error))
+        except OSError as error:
+            # such as a name that is too long or a full disk: not a bug, so no traceback
+            place = f"{error.filename}: " if error.filename else ""
+            return _print_error(f"{place}{error.strerror or error}")
+        except KeyboardInterrupt:
+            print("isotrope: interrupted", file=sys.stderr)
+            return 128 + signal.SIGINT
 
 
-def _guarded(arguments: Sequence[str], stack: ExitStack) -> int:
+def _prepare_streams() -> None:
+    """Make standard output and standard error writable."""
+    sys.stderr = sys.stderr or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+    if sys.stdout is None:
+        raise InputError("send standard output to a file or to /dev/null: it is closed")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # file names may not be UTF-8
+
+
+def _prepare_environment() -> None:
+    """Set the variables that the user has not set, and check how Python runs."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # forked workers warn otherwise
     # waiting threads sleep: by default they spin, and if another process uses the same cores, a
     # step takes up to eight times as long (docs/LOG.md)
@@ -172,57 +206,39 @@ def _guarded(arguments: Sequence[str], stack: ExitStack) -> int:
     # the libraries send no usage statistics
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("DO_NOT_TRACK", "1")
-    sys.stderr = sys.stderr or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
-    if sys.stdout is None:
-        return _refused("send standard output to a file or to /dev/null: it is closed")
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # file names may not be UTF-8
     if sys.flags.optimize > 1:
-        return _refused("run Python without -OO: it removes docstrings, which transformers needs")
+        raise InputError("run Python without -OO: it removes docstrings, which transformers needs")
+
+
+def _run_with_legible_output(arguments: Sequence[str], stack: ExitStack) -> int:
+    """Run the command line; any terminal can show what it prints."""
     out = LegibleStream(sys.stdout)
     err = LegibleStream(sys.stderr, needed=False)  # `2>&1 | head` must not end a training
-    try:
-        with redirect_stdout(cast("TextIO", out)), redirect_stderr(cast("TextIO", err)):
-            try:
-                with needs_extra():
-                    code = _run(arguments, stack)
-            except SystemExit as stop:  # of --help and --version
-                code = cast("int", stop.code or 0)
-            sys.stdout.flush()
-        return code
-    except InputError as error:
-        return _refused(str(error))
-    except LostProcess as error:
-        _refused(str(error))
-        return 75
-    except BrokenPipeError:
-        # the program that reads our output has ended (`| head`), which is not an error
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except (MemoryError, RuntimeError, ImportError) as error:
-        if not memory_is_full(error):
-            raise
-        from isotrope.cli.command import load
-
-        known = load(arguments[0]).settings.model_fields if arguments[0] in VERBS else {}
-        less = [named(name) for name in ("batch_size", "micro_batch", "grid") if name in known]
-        remedy = f"lower {' or '.join(less)}" if less else "give a shorter input"
-        reason = str(error).strip() or "none left"
-        return _refused(spell(f"{remedy}, or use a larger machine: not enough memory ({reason})"))
-    except OSError as error:
-        # such as a name that is too long or a full disk: not a bug, so no traceback
-        place = f"{error.filename}: " if error.filename else ""
-        return _refused(f"{place}{error.strerror or error}")
-    except KeyboardInterrupt:
-        print("isotrope: interrupted", file=sys.stderr)
-        return 128 + signal.SIGINT
+    with redirect_stdout(cast("TextIO", out)), redirect_stderr(cast("TextIO", err)):
+        try:
+            with needs_extra():
+                code = _dispatch(arguments, stack)
+        except SystemExit as stop:  # of --help and --version
+            code = cast("int", stop.code or 0)
+        sys.stdout.flush()
+    return code
 
 
-def _refused(message: str) -> int:
+def _advice_on_memory(verb: str, error: BaseException) -> str:
+    """Return the message on full memory, with the settings of the command that need less."""
+    from isotrope.cli.command import load
+
+    known = load(verb).settings.model_fields if verb in VERBS else {}
+    less = [named(name) for name in ("batch_size", "micro_batch", "grid") if name in known]
+    remedy = f"lower {' or '.join(less)}" if less else "give a shorter input"
+    reason = str(error).strip() or "none left"
+    return spell(f"{remedy}, or use a larger machine: not enough memory ({reason})")
+
+
+def _print_error(message: str, *, code: int = 2) -> int:
     """Print the error on one line that any terminal can show; return the exit code."""
     line = legible(" ".join(message.split()))
     if len(line) > _LONGEST:
         line = f"{line[: _LONGEST - 500]} ... {line[-500:]}"
     print(f"isotrope: error: {line}", file=sys.stderr)
-    return 2
+    return code
