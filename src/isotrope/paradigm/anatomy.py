@@ -3,6 +3,7 @@
 import dataclasses
 
 import torch
+from torch import Tensor
 
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views
@@ -27,7 +28,7 @@ def hardest_share(terms: Terms, pairs: Pairs, least: float = DEAD) -> float | No
     share = weight.gather(1, masked.argmax(dim=1, keepdim=True)).squeeze(1)
     mass = weight.sum(dim=1)
     active = (terms.dissipation >= least) & (mass > 0)
-    return float((share[active] / mass[active]).mean()) if bool(active.any()) else None
+    return _mean(share[active] / mass[active])
 
 
 @torch.no_grad()
@@ -54,21 +55,27 @@ def anatomy(objective: Objective, views: Views) -> dict[str, float | None]:
 def summary(terms: Terms, pairs: Pairs) -> dict[str, float | None]:
     """Return the dict of :func:`anatomy` for components that are already computed."""
     ratio = terms.ratio
-    weighted = terms.mass != 0
-    opposed = pairs.negative(terms.against).any(dim=1)
-    left = terms.dissipation[opposed]
+    has_negatives = pairs.negative(terms.against).any(dim=1)
+    dissipation = terms.dissipation[has_negatives]
     return {
-        "dissipation": float(left.mean()) if len(left) else None,
-        "dead": float((left < DEAD).to(left.dtype).mean()) if len(left) else None,
+        "dissipation": _mean(dissipation),
+        "dead": _mean((dissipation < DEAD).to(dissipation.dtype)),
         "hardest_share": hardest_share(terms, pairs),
-        "ratio": float(ratio[weighted].mean())
-        if ratio is not None and bool(weighted.any())
-        else None,
+        "ratio": None if ratio is None else _mean(ratio[terms.mass != 0]),
     }
 
 
+def _mean(values: Tensor) -> float | None:
+    """Return the mean; None if there are no values."""
+    return float(values.mean()) if len(values) else None
+
+
 def first_rows(views: Views) -> Views:
-    """Return the first 4,096 rows of a batch and their positives, so that matrices stay small."""
+    """Return the first 4,096 anchors of a batch, so that matrices stay small.
+
+    Positives of later anchors and of other processes are dropped, so they are no negatives either.
+    A batch with at most 4,096 positives is returned unchanged.
+    """
     if len(views.positives) <= MOST:
         return views
     groups = None if views.groups is None else views.groups[views.rows][:MOST]
