@@ -136,7 +136,7 @@ def dev_metric_held_out(
             chosen = None if groups is None else groups[::stride]
             looked_at += len(records)
             met += _trained_on(records, stores)
-            if store.report.together:
+            if records and store.report.together:
                 linked |= _linked(records)
             if store.report.scored == 1 and store.columns == 2:
                 scored += records
