@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from isotrope.core.errors import InputError
 from isotrope.data.text.copies import near_copies
@@ -49,12 +50,11 @@ def checked_objective(
         objective = registry.build(objective, settings)
     elif settings:
         raise InputError("give the objective by its name, or leave out objective_settings")
-    if not objective.has_terms or not objective.pairwise:
-        what = "has no gradient components, which an audit measures"
-        if objective.has_terms:
-            what = "compares coordinates, not rows, so rows do not push each other"
-        name = objective.name
-        raise InputError(f"audit with another objective, for example infonce: {name} {what}")
+    remedy = f"audit with another objective, for example infonce: {objective.name}"
+    if not objective.has_terms:
+        raise InputError(f"{remedy} has no gradient components, which an audit measures")
+    if not objective.pairwise:
+        raise InputError(f"{remedy} compares coordinates, not rows, so rows do not push each other")
     try:
         objective.terms(torch.eye(4), torch.eye(4))
     except ValueError as error:  # it needs more than a batch
@@ -152,21 +152,23 @@ def audit_rows(
 ) -> TextAudit:
     """Audit embedded rows; ``uncovered`` has the fields of :class:`Uncovered`, as a dict."""
     keep = max(_PARTNERS, _CHOICE * settings.mine)
-    book, measured = _measured(embedded, objective, settings, keep=keep)
-    measured["found"] |= find_texts(rows, embedded)
+    push, measured = _measured(
+        embedded, objective, settings, keep=keep, found=find_texts(rows, embedded)
+    )
     mined = None
     if settings.mine:
         groups = measured["groups"]
-        mined = mine_negatives(book, groups, rows.marks, settings.mine, settings.hardness)
+        mined = mine_negatives(push, groups, rows.marks, settings.mine, settings.hardness)
     columns = zip(*(texts[:2] for texts in rows.texts), strict=True)
-    same = joined_groups(np.column_stack([rows.marks, rows.grouped]))
+    # unlike measured["groups"], without suspects: a near-copy is one whatever the encoder says
+    related = joined_groups(np.column_stack([rows.marks, rows.grouped]))
     return TextAudit(
         **measured,
         encoder=encoder,
         recommendations=recommend(measured["settings"]),
         rows=rows,
         limits=embedded.limits,
-        near_copies=max((near_copies(c, groups=same) for c in columns), key=lambda c: c.share),
+        near_copies=max((near_copies(c, groups=related) for c in columns), key=lambda c: c.share),
         uncovered=uncovered,
         mined=mined,
     )
@@ -183,8 +185,8 @@ def audit_pictures(
     scratch: bool,
 ) -> PictureAudit:
     """Audit embedded crops of ``method``. ``scratch``: whether the encoder's weights are random."""
-    _, measured = _measured(embedded, objective, settings, keep=_PARTNERS)
-    measured["found"]["repeated"] = repeated(pictures.marks)
+    found = {"repeated": repeated(pictures.marks)}
+    _, measured = _measured(embedded, objective, settings, keep=_PARTNERS, found=found)
     return PictureAudit(
         **measured,
         encoder=encoder,
@@ -196,21 +198,31 @@ def audit_pictures(
 
 
 def _measured(
-    embedded: Embedded, objective: Objective, settings: "AuditSettings", *, keep: int
+    embedded: Embedded,
+    objective: Objective,
+    settings: "AuditSettings",
+    *,
+    keep: int,
+    found: Mapping[str, NDArray[np.int64]],
 ) -> tuple[Ledger, dict[str, Any]]:
     """Return what texts and pictures share: the ledger, and a dict of fields of :class:`Audit`.
 
-    ``keep`` is the number of partners of a row that the ledger keeps.
+    Args:
+        embedded: The embedded rows.
+        objective: The objective of the audited training.
+        settings: Settings of the audit.
+        keep: Number of partners of a row that the ledger keeps.
+        found: A dict from kinds to rows that were found without their embeddings.
     """
     size, seed = min(settings.batch_size, len(embedded)), settings.seed
     near = nearest(embedded, max(NEAREST, keep), seed=seed)
-    book = ledger(embedded, objective, near, keep=keep, seed=seed)
-    pairs = alike(embedded, near, book)
+    push = ledger(embedded, objective, near, keep=keep, seed=seed)
+    pairs = alike(embedded, near, push)
     suspects = int((pairs.evidence >= settings.suspect).sum())
     # two rows are in one group if training does not push them apart, or if they are suspects
     _, first, group = np.unique(embedded.groups.numpy(), return_index=True, return_inverse=True)
     same = np.stack([first[group], np.arange(len(embedded))], axis=1)
-    return book, {
+    return push, {
         "objective": objective,
         "batch_size": size,
         "settings": settings_table(embedded, objective, batch_size=size, seed=seed),
@@ -218,5 +230,5 @@ def _measured(
         "suspect": settings.suspect,
         "suspects": suspects,
         "groups": groups_of(np.concatenate([pairs.rows[:suspects], same]), len(embedded)),
-        "found": find_pairs(embedded, objective, batch_size=size, seed=seed),
+        "found": {**find_pairs(embedded, objective, batch_size=size, seed=seed), **found},
     }
