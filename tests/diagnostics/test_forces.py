@@ -214,6 +214,25 @@ def test_few_steps_in_which_a_negated_loss_rises_show_no_opposite_sign(steps: in
     assert doctor.diagnose(batch_size=32).verdict == ("not-examined",)
 
 
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("every", [1, 5])
+def test_the_first_step_shows_whether_an_optimizer_maximises(every: int, maximize: bool) -> None:
+    """The loss hardly changes, so that only the weights show it."""
+    torch.manual_seed(0)
+    encoder = torch.nn.Linear(64, 32)
+    optimizer = torch.optim.Adam(encoder.parameters(), lr=1e-5, maximize=maximize)
+    doctor = isotrope.Doctor(every=every, say=None)
+    for _ in range(6 * every):
+        x = torch.randn(32, 64)
+        doctor.observe(objective := -infonce(encoder(x), encoder(x + torch.randn(32, 64))))
+        optimizer.zero_grad()
+        objective.backward()
+        optimizer.step()
+    found = doctor.diagnose(batch_size=32)
+    assert found.verdict == ("not-examined" if maximize else "pushed-positives",)
+    assert doctor.anatomy.settings["maximised"] == maximize
+
+
 def of_several(a: Tensor, b: Tensor, *, last: bool) -> Tensor:
     """MIL-NCE: three positives of each anchor, and one negative."""
     units = [F.normalize(x, dim=1) for x in (a, b, b + 0.3 * torch.randn_like(b), 0.5 * a + b)]

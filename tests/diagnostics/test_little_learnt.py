@@ -311,3 +311,15 @@ def test_a_folder_of_the_doctor_is_read_without_embedding(
     trained(contrast, encoder()).save(tmp_path)
     isotrope.diagnose(tmp_path, progress=True)
     assert capsys.readouterr().err == f"reading {tmp_path}\n"
+
+
+@pytest.mark.parametrize(("end", "verdict"), [(3.0, "healthy"), (0.5, "diverging")])
+def test_labelled_pairs_that_stay_apart_do_not_diverge(end: float, verdict: str) -> None:
+    """The first batch had a large gap and a small loss by chance."""
+    rows = [
+        {"step": float(i), "loss": 0.05, "label_gap": end + 0.1 * (i % 2), "uniformity": -2.0}
+        for i in range(12)
+    ]
+    rows[0] |= {"loss": 0.01, "label_gap": 20.0}
+    case = RunEvidence(kind="text", rows=rows, losses=({"name": "loss", "family": "pairs"},))
+    assert diagnose(case).verdict[0] == verdict

@@ -27,7 +27,7 @@ from isotrope.diagnostics.verdict import Change, Found, Threshold, Verdict, comp
 from isotrope.diagnostics.verdicts.sources import DONE, EFFECTS, ZOO
 
 ANOTHER = "--encoder all-MiniLM-L6-v2 (or another encoder)"
-_LEAST_GAPS, _LEAST_GAP, _BY_CHANCE = 6, 0.3, 2.5  # smaller gaps and falls may be chance
+_LEAST_GAPS, _LEAST_GAP, _APART, _BY_CHANCE = 6, 0.3, 2, 2.5  # others may be, or fall, by chance
 _LITTLE, _LEARNT = 0.05, 0.7  # of the loss of guessing: least divisor, InfoNCE of learnt pairs
 
 
@@ -65,7 +65,7 @@ def _signs_of_large_steps(case: RunEvidence) -> Iterator[tuple[str, dict[str, fl
     """Yield signs of large steps, with numbers by their thresholds; a sign needs all to cross."""
     gap, rise = {"lost_gap": _unlearnt(case)}, {"loss_rise": _rise(case)}
     spread = _over_first(case, "std", case.end)
-    if case.series("label_gap"):
+    if case.series("label_gap") and (case.end("label_gap") or 0.0) < _APART:
         sign = "the gap in angle between pairs with low and high labels halved, and the loss rose"
         yield sign, gap | rise
     sign = "the embeddings moved together, and the gap in angle of positives and negatives halved"

@@ -1,7 +1,6 @@
 """Verdicts on pull and push: easy negatives, copies, temperatures, a gradient that never fades."""
 
 from dataclasses import replace
-from statistics import correlation
 
 from isotrope.diagnostics import proposals
 from isotrope.diagnostics.evidence import RunEvidence
@@ -33,16 +32,12 @@ _UNIT = 1e-3  # difference from 1 allowed for the norm of normalised embeddings
 _USUAL_MARGIN = 0.3
 _OF_KEYS = 0.7  # share of its temperature that a loss of keys without a gradient counts with
 _ANGLES = "positive_mean", "negative_mean", "positive_std", "negative_std"
-_SIGN, _STEADY, _CLEAR = 3, 0.9, 2.5  # steps, correlation, standard errors that show a rise
 _LEARNT = 1.0  # lead of positives, in standard deviations
 
 
 def _may_be_maximised(case: RunEvidence) -> bool:
-    """Return whether the loss rises with the steps, or there are too few steps to say so."""
-    loss = case.series("loss")
-    clear = min(_STEADY, _CLEAR / max(1, len(loss)) ** 0.5)
-    rises = len({*loss}) > 1 and correlation(range(len(loss)), loss) > clear
-    return rises or len(loss) < _SIGN
+    """Return whether the optimizer maximises; in a loop, it may if no step has shown the sign."""
+    return bool(case.settings.get("maximised", case.settings.get("trainer") == "loop"))
 
 
 PUSHED_POSITIVES = Verdict(

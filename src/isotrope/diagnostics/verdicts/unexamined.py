@@ -82,6 +82,9 @@ def _not_examined(case: RunEvidence) -> Found | None:
     if (unseen := _unread(case)) is not None:
         return unseen
     steps, tau = (Evidence("logged_steps", len(case.rows)),), case.end("temperature")
+    if any(loss.get("family") == "reversed" for loss in case.losses):
+        detail = "Positives are pushed away, unless the optimizer maximises this loss. "
+        return Found(steps, detail + _JUDGED_BY, "the loss with the opposite sign, and minimise it")
     selects_pairs = any(loss.get("family") == "other" for loss in case.losses)
     if selects_pairs and not any(separation(row) is not None for row in case.rows):
         detail = "The pairs of the loss do not show which inputs belong together. "
