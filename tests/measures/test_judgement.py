@@ -60,11 +60,11 @@ def test_a_few_changes_among_many_examples_show_nothing(changed: int, outcome: s
 
 
 def test_noise_after_a_high_start_says_why() -> None:
-    high, low = history(0.95, 0.96, n=100), history(0.5, 0.51, n=100)
+    high, low = history(0.84, 0.87, n=100), history(0.5, 0.51, n=100)
     for found in (high, low):
         found.name = "held-out MRR@10"
-    assert "so high a score can hardly rise" in judge(high).sentence
-    assert "can hardly rise" not in judge(low).sentence
+    assert "so easy a search can hide a gain" in judge(high).sentence
+    assert "can hide" not in judge(low).sentence
 
 
 def test_a_fall_of_an_eighth_of_a_point_on_1500_pairs_is_within_noise() -> None:
