@@ -85,7 +85,7 @@ def compare_results(
     resamples = _enough(results) if resamples is None else resamples
     draws = _draws(results, resamples, seed)
     if metric and metric not in draws:
-        raise InputError(unknown("change --metric: unknown score", metric, draws))
+        raise InputError(unknown("change `--metric`: unknown score", metric, draws))
     columns = {name: _column(name, results, drawn) for name, drawn in draws.items()}
     for differences in zip(*(column["differences"] for column in columns.values()), strict=True):
         p_values = bootstrap.holm([cell["p"] for cell in differences])
