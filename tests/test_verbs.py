@@ -61,7 +61,7 @@ def test_a_line_that_is_being_written_is_no_history(tmp_path: Path, rest: str) -
 def test_reprs_are_short(outcome: Any) -> None:
     assert repr(outcome).startswith(f"Outcome('{outcome.output}': 4 steps; ")
     advice = "add --dev: no dev score was measured"
-    one = Outcome(Result("train", "x", {"steps": 1}, {"verdict": advice}), outcome.output)
+    one = Outcome(Result("train", "x", {"steps": 1}, {"verdict": advice}), Path("x"))
     assert repr(one).endswith(": 1 step; add dev: no dev score was measured)")
     assert len(repr(outcome.result)) < 200
     assert "and " in repr(outcome.result)

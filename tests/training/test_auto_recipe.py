@@ -265,6 +265,8 @@ def test_a_model_that_training_makes_worse_is_kept_apart(tmp_path: Path) -> None
     saved = SentenceEncoder.load(RunFolder(output).model, device="cpu")
     assert saved.fingerprint() == original != rejected.fingerprint()
     assert f"{RunFolder(output).model} (the original" in summary(outcome)
+    for printed in (summary(outcome), str(outcome)):
+        assert str(RunFolder(output).rejected) in printed
     card = (output / "model" / "README.md").read_text()
     assert "The unchanged embedding model" in card
     assert "the rejected model (step 3)" in card

@@ -130,8 +130,14 @@ class Outcome:
         steps = int(self.result.metrics.get("steps") or 0)
         if self.exit_code:
             return f"stopped at step {steps}"
-        verdict = self.result.details.get("verdict", "no result is known")
-        return f"{counted(steps, 'step')}; {spell_all(str(verdict))}"
+        verdict = spell_all(str(self.result.details.get("verdict", "no result is known")))
+        return "; ".join(filter(None, (counted(steps, "step"), verdict, _trained_apart(self))))
+
+
+def _trained_apart(outcome: Outcome) -> str:
+    """Return where the trained model is if the run saved the original model, otherwise ""."""
+    folder = RunFolder(outcome.output).rejected
+    return f"the trained model is in {folder}" if folder.is_dir() else ""
 
 
 def empty_result(output: Path) -> Result:
@@ -157,13 +163,13 @@ def stop_message(outcome: Outcome) -> str:
 def end_message(outcome: Outcome, notes: str, speed: str) -> str:
     """Return the message of the command line about a finished run."""
     metrics, folder = outcome.result.metrics, RunFolder(outcome.output)
-    apart = f" (the original; the trained model is in {folder.rejected})"
+    apart = _trained_apart(outcome)
     second = outcome.result.details.get("refit")
     twice = f" and {second['seconds']:.0f} s for the second training" if second else ""
     return (
         f"{outcome.result.details['verdict']}\n{notes}"
         f"{counted(int(metrics['steps'] or 0), 'step')}, {metrics['seconds']:.0f} s{twice}{speed}\n"
-        f"model:  {folder.model}{apart if folder.rejected.is_dir() else ''}\n"
+        f"model:  {folder.model}{f' (the original; {apart})' if apart else ''}\n"
         f"report: isotrope report {shlex.quote(str(folder.path))}"
     )
 
