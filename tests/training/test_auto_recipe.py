@@ -674,7 +674,13 @@ def test_what_to_try_next(tmp_path: Path) -> None:
     assert asked in next_step(short, wide, easy, settings)
     assert "add pairs (now 100)" in next_step(short, wide, easy, settings, "train longer")
     worse = DevHistory("dev", scores={0: 60.0, 8: 50.0})
-    assert "the trained model is in RUN/rejected" in next_step(short, wide, worse, settings)
+    asked = f"--compare RUN RUN/rejected --retrieval NEW --corpus {file}`"
+    for longer in ("", "train longer"):  # diagnose quotes advice to train longer, not itself
+        advice = next_step(short, wide, worse, settings, longer)
+        assert asked in advice
+        assert ("isotrope diagnose RUN" in advice) is (not longer)
+    scored = next_step(replace(short, scored=1), wide, worse, settings)
+    assert "--compare RUN RUN/rejected --sts NEW`" in scored
 
 
 @pytest.mark.usefixtures("minilm")

@@ -111,20 +111,20 @@ def next_step(
     ``longer`` is the advice to train longer, if ``--minutes`` had no time for all steps.
     """
     first = min(history.scores, default=0)
-    if history.scores and history.chosen_step() == first:
-        return _joined(
-            longer,
-            "run `isotrope diagnose RUN` to find out what to change; the trained model is in "
-            "RUN/rejected",
-        )
+    is_rejected = bool(history.scores) and history.chosen_step() == first
     advice = []  # the most important first
-    if history.scores.get(first, 0.0) >= EASY and judge(history).outcome == "undecided":
+    if is_rejected and not longer:  # a training that was too short needs no diagnosis
+        advice.append("run `isotrope diagnose RUN` to find out what to change")
+    is_easy = history.scores.get(first, 0.0) >= EASY
+    if is_rejected or (is_easy and judge(history).outcome == "undecided"):
         files = settings.inputs
         file = files[0] if len(files) == 1 and Path(files[0]).is_file() else "FILE"
+        task = "--sts NEW" if report.scored else f"--retrieval NEW --corpus {shlex.quote(file)}"
+        # the original in RUN has the prompts of the training
+        models = "RUN RUN/rejected" if is_rejected else f"{shlex.quote(settings.encoder)} RUN"
         advice.append(
             "score both models on all your texts, with a file NEW of pairs that this training has "
-            f"not seen: `isotrope evaluate --compare {shlex.quote(settings.encoder)} RUN "
-            f"--retrieval NEW --corpus {shlex.quote(file)}`"
+            f"not seen: `isotrope evaluate --compare {models} {task}`"
         )
     if report.truncated_share >= _CUT and not longer:  # if time was short, longer texts do not help
         flag = f"`--max-length {min(2 * report.max_length, encoder.positions)}`"
@@ -134,8 +134,5 @@ def next_step(
     if (pairs := report.kept + report.held_out) < _FEW and report.columns > 1:
         wrong = "look for wrong pairs with `isotrope audit`, or " * (not report.scored)
         advice.append(f"{wrong}add pairs (now {pairs:,})")
-    return _joined(longer, *advice[:_GIVEN])
-
-
-def _joined(*advice: str) -> str:
-    return f"next, {'; then '.join(filter(None, advice))}" if any(advice) else ""
+    given = [*filter(None, [longer]), *advice[:_GIVEN]]
+    return f"next, {'; then '.join(given)}" if given else ""
