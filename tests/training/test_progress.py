@@ -205,7 +205,7 @@ def test_a_long_dev_score_shows_how_far_it_is(
         assert (re.search(rf"^embed {what}: \d+ of \d+ texts", told, re.M) is not None) is asked
 
 
-def test_a_loss_has_its_own_step_and_lines_are_in_order(
+def test_a_loss_is_printed_once_and_lines_are_in_order(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = [0.0]
@@ -219,12 +219,12 @@ def test_a_loss_has_its_own_step_and_lines_are_in_order(
         if step == 5:
             progress.logged(4, 0.5)
         progress.silence(step)
-    told = [line.split(", ")[0] for line in capsys.readouterr().err.splitlines()]
-    assert told == [
+    assert capsys.readouterr().err.splitlines() == [
         "step 0 of 9: loss 3.5",
-        *(f"step {step} of 9: loss 3.5 at step 0" for step in range(1, 5)),
-        "step 4 of 9: loss 0.5",
-        "step 6 of 9: loss 0.5 at step 4",
+        "step 1 of 9",
+        *(f"step {step} of 9: 0{9 - step}:00 left" for step in range(2, 5)),
+        "step 4 of 9: loss 0.5, 04:00 left",
+        "step 6 of 9: 03:00 left",
     ]
 
 

@@ -36,7 +36,7 @@ class Progress:
         self.steps, self._asked, self._most = steps, twice, most
         self.shown = bar and sys.stderr.isatty() and rank() == 0
         self._lines = (bar or lines) and not self.shown
-        self._done, self._first, self._logged, self._newest, self._scoring = 0, 0, 0, 0, 0.0
+        self._done, self._first, self._newest, self._scoring = 0, 0, 0, 0.0
         self._began = self._told = time.monotonic()
         self._loss = self._dev = ""
         self._bar: Any = None
@@ -77,10 +77,10 @@ class Progress:
         self._began, self._scoring = self._began + seconds, scoring
 
     def silence(self, step: int) -> None:
-        """Print a line for a step if none was printed for a while."""
+        """Print the time left if no line was printed for a while."""
         wait = _SLOW if step == self._first + 2 else _SILENT
         if self._lines and time.monotonic() - self._told >= wait:
-            self._line(step, self._loss and f"{self._loss} at step {self._logged:,}")
+            self._line(step, "")
 
     def replan(self, steps: int, why: str) -> None:
         """Change the number of steps, and say why."""
@@ -89,7 +89,7 @@ class Progress:
 
     def logged(self, step: int, loss: float) -> None:
         """Show the loss of a logged step."""
-        self._loss, self._logged = f"loss {loss:.4g}", step
+        self._loss = f"loss {loss:.4g}"
         if self._lines:
             if step >= self._newest:  # otherwise, the line of a later step has been printed
                 self._line(step, self._loss)
