@@ -110,6 +110,21 @@ def test_groups_change_the_training_and_are_resumed_exactly(
     assert any(not torch.equal(whole[name], without[name]) for name in whole)
 
 
+@pytest.mark.parametrize("dev", ["auto", None])
+def test_a_score_that_only_runs_with_groups_have_is_called_so(
+    given: dict[str, Any], dev: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = zip(sentences(160), sentences(160, seed=1), strict=True)
+    rows = [f"{a}\t{p}\t{i // 4}" for i, (a, p) in enumerate(texts)]
+    file = Path(given["files"][0]).with_name("grouped.tsv")
+    file.write_text("\n".join(["anchor\tpositive\tlabel", *rows]))
+    held = {"files": [str(file)], "dev": dev, "holdout": 0.4 if dev else 0.0}
+    fit(**{**given, "max_steps": 1, "progress": True, **held})
+    lines = capsys.readouterr().err.splitlines()
+    (line,) = [line for line in lines if "duplicates dropped" in line]
+    assert ("without --groups" in line) is (dev is not None)
+
+
 def test_groups_in_pieces_are_groups(given: dict[str, Any], tmp_path: Path) -> None:
     """Without dropout, whose masks depend on the pieces."""
     own = {**given, "dropout": 0.0, "max_steps": 1, "log_every": 1}

@@ -150,10 +150,15 @@ class TextTask(TrainingTask):
             left_out.append(f"{report.negatives_dropped:,} {removed}")
         own = self.module.encoder
         elsewhere = f"; for scores and in the saved model, {own.limit_clause}"
+        grouped = (
+            ". All answers of a query's group count as correct, so the score cannot be compared "
+            "with that of a run without --groups"
+        )
         say(
             f"{objective}{report.kept:,} {_unit(report)} ({', '.join(left_out)}), "
             f"{report.truncated_share:.1%} of the texts cut after {report.max_length} tokens"
             f"{elsewhere * (report.max_length < own.max_length)}"
+            f"{grouped if self.settings.groups and self.settings.dev == 'auto' else ''}"
         )
         if report.groups_dropped:
             group = self.settings.groups or "label"
@@ -171,8 +176,6 @@ class TextTask(TrainingTask):
             queries = len(self.dev_metric.queries)
             if queries not in (0, report.held_out):  # equal texts are one query
                 line += f", {queries:,} queries for the score"
-        if report.held_out and self.settings.groups:
-            line += " and ranked with all answers of the group as correct"
         return line
 
     def _line_on_steps(self, dropout_rates: Sequence[float]) -> str:
