@@ -70,6 +70,17 @@ def test_a_plan_that_is_about_right_stays(clock: Clock) -> None:
     assert {*clock.walk(pace_of(clock, 10, 500), 100, lambda step: 5.0)} == {100}
 
 
+@pytest.mark.parametrize("first", [7.0, 8.0, 30.0])
+def test_a_short_plan_that_is_about_right_stays(clock: Clock, first: float) -> None:
+    times = {1: first, 2: 9.0}  # by the first step, there is time for 3 to 11 steps
+    pace = pace_of(clock, (first + 9 + 8 * 8) / 60 / 0.9, 72)  # there is time for ten
+    assert {*clock.walk(pace, 9, lambda step: times.get(step, 8.0))} == {9}
+
+
+def test_all_steps_are_run_if_there_is_time(clock: Clock) -> None:
+    assert clock.walk(pace_of(clock, 10, 12), 11, lambda step: 5.0)[-1] == 12
+
+
 def test_a_run_that_slows_down_late_ends_in_time(clock: Clock) -> None:
     began = clock.now
     slow = clock.walk(pace_of(clock, 10, 500), 100, lambda step: 5.0 if step < 80 else 60.0)
@@ -157,6 +168,21 @@ def test_a_run_is_corrected_by_its_steps(
     whole = train(TrainSettings.read({**config, **other}))
     assert rates(outcome)[-3:] == pytest.approx(rates(whole)[-3:])
     assert whole.result.metrics["steps"] == steps
+
+
+def test_corrections_change_the_saved_model_once(
+    given: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(recipe_facts, "_seconds", lambda *_: 1e9)  # a record: one step at most
+    plans = {1: 12, 2: 8, 4: 12}  # three of them on the other side of the limit
+    monkeypatch.setattr(Pace, "fitting", lambda self, step, steps, *_: plans.get(step, steps))
+    outcome = train(TrainSettings.read({**given, "epochs": 6.0}), lines=True)
+    told = [line for line in capsys.readouterr().err.splitlines() if "has time for 8 of" in line]
+    assert outcome.result.metrics["steps"] == 12
+    assert len(told) == 1
+    assert "prefer" not in told[0]
+    config = yaml.safe_load((outcome.output / "config.yaml").read_text())
+    assert config["prefer"] == "trained"
 
 
 def test_scores_for_patience_follow_the_number_of_steps(

@@ -1,7 +1,7 @@
 """A training on text whose data are read: its steps, its printed lines, its result."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -83,6 +83,8 @@ class TextTask(TrainingTask):
         changed = self.limit.changes(steps, self.most, per_epoch)
         before = self.settings
         settings = self.settings = self.settings.model_copy(update=changed)
+        if settings.prefer != before.prefer:  # once, or small corrections could turn it each time
+            self.limit = replace(self.limit, derived=self.limit.derived - {"prefer"})
         self.module.replan(plan_of(settings, per_epoch), settings.log_every)
         if rank() == 0:
             ensure_not_replaced(self.output)

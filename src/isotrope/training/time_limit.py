@@ -20,6 +20,7 @@ FEW = 10
 _OFTEN = {"log_every": 5, "eval_every": 20}  # fewest rows to log, and scores for --patience
 _NEARLY = 0.8  # share of the steps from which a longer training would hardly differ
 _CHANGE = 0.1  # share of the planned steps; a smaller correction is not made
+_RISE = (0.25, 2)  # share and number of steps; a rise up to the smaller is made only to all steps
 
 
 def of_steps(steps: int) -> dict[str, int | str]:
@@ -107,8 +108,8 @@ class Pace:
         """Return the number of steps for which there is time, after ``step`` of ``steps``.
 
         The number is corrected after 1, 2, 4, ... steps in the first half of the run, by the median
-        time of a step; the first step, which is slow, counts only at first. Later, the learning
-        rate falls by plan, so the run ends early only if its time is over.
+        time of a step; the first step, which is slow, can only raise it. Later, the learning rate
+        falls by plan, so the run ends early only if its time is over.
 
         Args:
             step: Number of finished steps. The last of them has just ended.
@@ -125,7 +126,13 @@ class Pace:
             return steps
         each = median(self._times[1:] or self._times) + (scoring / every if every else 0)
         found = min(self.most, step + max(1, int(left / max(each, 1e-9))))
-        return found if abs(found - steps) > _CHANGE * steps else steps
+        small = _CHANGE * steps
+        if found > steps:
+            share, number = _RISE
+            small = 0 if found == self.most else max(small, min(share * steps, number))
+        elif step == 1:
+            small = steps
+        return found if abs(found - steps) > small else steps
 
     def correct(self, steps: int) -> str:
         """Change the number of steps; return the line that says why."""
