@@ -1,5 +1,6 @@
 """Evidence: what is read of a run folder, whatever state it is in."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,14 @@ def test_a_finished_run(tmp_path: Path) -> None:
     assert case.objective == InfoNCE(temperature=0.1)
     assert all(row.get("loss") is not None for row in case.rows)
     assert case.notes == (f"{len(case.rows)} logged steps", "3 scores")
+
+
+def test_commands_in_repeated_advice_can_be_copied(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "my run")
+    result = json.loads((run / "result.json").read_text())
+    result["details"]["next"] = "next, train longer; then `isotrope evaluate RUN/rejected`"
+    (run / "result.json").write_text(json.dumps(result))
+    assert f"`isotrope evaluate '{run}'/rejected`" in "".join(of_run(run).notes)
 
 
 def test_an_old_run_has_fewer_columns(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ saved encoder and the initial encoder on a sample of the data.
 """
 
 import math
+import shlex
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -161,7 +162,7 @@ def of_run(folder: Path, dataset: str = "") -> RunEvidence:
         + ("" if finished else " of a run without result.json")
     ]
     notes += [f"{len(scores)} scores"] if scores else ["no dev score"]
-    advice = str(details.get("next") or "").replace("RUN", str(folder))
+    advice = str(details.get("next") or "").replace("RUN", shlex.quote(str(folder)))
     notes += [f"the training ended with this advice: {advice}"] if "train longer" in advice else []
     return RunEvidence(
         kind=kind,
