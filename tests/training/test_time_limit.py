@@ -103,6 +103,15 @@ def test_a_few_slow_steps_do_not_shorten_a_run(clock: Clock) -> None:
         assert 96 <= planned[-1] <= 108
 
 
+@pytest.mark.parametrize("slow", [2, 3, 10])
+def test_steps_of_unequal_length_count_by_their_mean(clock: Clock, slow: int) -> None:
+    """Two data sets take turns, or every tenth step saves a checkpoint."""
+    began = clock.now
+    planned = clock.walk(pace_of(clock, 30, 9_999), 500, lambda step: 0.5 + 4 * (step % slow == 0))
+    assert 0.8 * 1_620 < clock.now - began <= 1_625
+    assert planned[len(planned) // 2] == pytest.approx(1_620 / (0.5 + 4 / slow), rel=0.15)
+
+
 @pytest.mark.parametrize("every", [1, 4])
 def test_scores_during_the_run_have_their_time(clock: Clock, every: int) -> None:
     began = clock.now

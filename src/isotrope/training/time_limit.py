@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from statistics import median
+from statistics import fmean
 from typing import Any
 
 from isotrope.training.refit import SECOND
@@ -107,9 +107,9 @@ class Pace:
     def fitting(self, step: int, steps: int, scoring: float, every: int = 0) -> int:
         """Return the number of steps for which there is time, after ``step`` of ``steps``.
 
-        The number is corrected after 1, 2, 4, ... steps in the first half of the run, by the median
-        time of a step; the first step, which is slow, can only raise it. Later, the learning rate
-        falls by plan, so the run ends early only if its time is over.
+        The number is corrected after 1, 2, 4, ... steps in the first half of the run, by the mean
+        time of a step, without the slowest; the first step, which is slow, can only raise it.
+        Later, the learning rate falls by plan, so the run ends early only if its time is over.
 
         Args:
             step: Number of finished steps. The last of them has just ended.
@@ -124,7 +124,8 @@ class Pace:
             return min(steps, step + 1)
         if step & (step - 1) or step > max(2, steps // 2):
             return steps
-        each = median(self._times[1:] or self._times) + (scoring / every if every else 0)
+        times = sorted(self._times[1:]) or self._times  # another program may disturb one step
+        each = fmean(times[:-1] or times) + (scoring / every if every else 0)
         found = min(self.most, step + max(1, int(left / max(each, 1e-9))))
         small = _CHANGE * steps
         if found > steps:
