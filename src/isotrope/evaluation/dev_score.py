@@ -126,7 +126,7 @@ def dev_metric_held_out(
     other pairs, are also drawn together in the bootstrap.
     """
     sets, scored, looked_at, met = [], [], 0, 0
-    linked = dict[str, int]()
+    together = list[Sequence[Any]]()
     for name, store in stores.items():
         # every k-th record: enough to choose from, but bounded for any size of the corpus
         stride = max(1, store.report.held_out // _HELD_OUT_READ)
@@ -136,14 +136,14 @@ def dev_metric_held_out(
             chosen = None if groups is None else groups[::stride]
             looked_at += len(records)
             met += _trained_on(records, stores)
-            if records and store.report.together:
-                linked |= _linked(records)
+            together += records if store.report.together else []
             if store.report.scored == 1 and store.columns == 2:
                 scored += records
             else:
                 known = store.answers()
                 views, whole = store.report.views, store.report.kept + store.report.held_out
                 sets.append(holdout_set(records, views, groups=chosen, others=known, whole=whole))
+    linked = _linked(together)
     if scored:
         *sides, scores = zip(*scored, strict=True)
         texts = [[p + text for text in side] for p, side in zip(prompts, sides, strict=True)]
@@ -172,7 +172,7 @@ def dev_metric_held_out(
 def _linked(records: Sequence[Sequence[str]]) -> dict[str, int]:
     """Return a dict from first texts to ids, which are equal for linked pairs."""
     marks = [[hash64(near_identical(text)) for text in record[:2]] for record in records]
-    ids = joined_groups(np.array(marks, np.uint64)).tolist()
+    ids = joined_groups(np.array(marks, np.uint64).reshape(-1, 2)).tolist()
     return dict(zip((record[0] for record in records), ids, strict=True))
 
 
@@ -181,7 +181,8 @@ def _groups(
 ) -> tuple[NDArray[np.int64] | None, str]:
     """Return the number of each text's group, and a phrase; None and "" if all are alone."""
     groups = dict[int | str, int]()
-    numbers = [groups.setdefault(linked.get(text, text), len(groups)) for text in texts]
+    ids = [linked.get(text, f"row {i}") for i, text in enumerate(texts)]
+    numbers = [groups.setdefault(each, len(groups)) for each in ids]
     if len(groups) == len(texts):
         return None, ""
     return np.array(numbers), f" in {len(groups):,} groups"
