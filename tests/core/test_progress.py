@@ -38,20 +38,21 @@ def test_elsewhere_there_are_lines_now_and_then(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert drawn(capsys) == ""
-    clock = itertools.count(0, progress.LINES / 2)
+    clock = itertools.count(0, progress.LINES / 4)
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
     with bar(1000, "encode", "texts", show=True) as done:
-        for _ in range(5):
-            done(200)
+        for _ in range(10):
+            done(100)
     with bar(None, "read", show=True) as done:
         done(3)
         done(4)
     assert capsys.readouterr().err.splitlines() == [
-        "encode: 400 of 1,000 texts, about 30 s left",
-        "encode: 800 of 1,000 texts, about 10 s left",
-        "encode: 1,000 of 1,000 texts, 1 min 0 s",
-        "read: 7",
-        "read: 7, 30 s",
+        "encode: 100 of 1,000 texts, about 45 s left",
+        "encode: 500 of 1,000 texts, about 25 s left",
+        "encode: 900 of 1,000 texts, about 5 s left",
+        "encode: 1,000 of 1,000 texts, 55 s",
+        "read: 3",
+        "read: 7, 15 s",
     ]
 
 

@@ -10,7 +10,7 @@ DELAY = 1.0
 """Seconds of work before a bar appears."""
 
 LINES = 20.0
-"""Seconds of work before a line appears if stderr is not a terminal, and between two lines."""
+"""Seconds between two lines if stderr is not a terminal; the first comes after a quarter of it."""
 
 _shown = ContextVar("shown", default=False)
 _title = ContextVar("title", default="encode")
@@ -82,22 +82,22 @@ def bar(
 def _lines(total: int | None, what: str, unit: str) -> Iterator[Callable[[float], None]]:
     """Yield a function that counts items; print lines now and then, and one at the end of them."""
     done, begun = 0.0, time.monotonic()
-    printed = begun
+    due = first = begun + LINES / 4
 
     def write(end: str) -> None:
         of = "" if total is None else f" of {total:,}"
         print(f"{what}: {done:,.0f}{of} {unit}".rstrip() + end, file=sys.stderr, flush=True)
 
     def advance(count: float) -> None:
-        nonlocal done, printed
+        nonlocal done, due
         done, now = done + count, time.monotonic()
-        if now - printed < LINES or done == total:
+        if now < due or done == total:
             return
-        printed, rest = now, (now - begun) * ((total or done) - done) / max(done, 1e-9)
+        due, rest = now + LINES, (now - begun) * ((total or done) - done) / max(done, 1e-9)
         write("" if total is None else f", about {format_duration(rest)} left")
 
     yield advance
-    if printed > begun:
+    if due > first:
         write(f", {format_duration(time.monotonic() - begun)}")
 
 
