@@ -90,8 +90,9 @@ def test_encode_and_search(run, trained: Path, tmp_path: Path) -> None:
     found = run("search", trained / "run", trained / "corpus.txt", texts[17], "--top", "3")
     assert found.code == 0
     lines = found.out.splitlines()
-    assert len(lines) == 3
-    assert lines[0] == f"1.0000  18: {texts[17]}"
+    assert len(lines) == 4
+    assert lines[1] == f"1.0000  18: {texts[17]}"
+    assert "read corpus.txt: 400 single texts" in found.err
 
 
 def test_search_with_several_queries_and_stored_embeddings(
@@ -107,16 +108,16 @@ def test_search_with_several_queries_and_stored_embeddings(
     assert [answer["query"] for answer in answers] == [texts[3], texts[9]]
     assert [answer["hits"][0]["place"] for answer in answers] == [4, 10]
     plain = run("search", trained / "run", corpus, texts[3], texts[9], "--top", "1").out
-    assert plain.splitlines()[0] == texts[3]
-    assert plain.splitlines()[1].endswith(f"4: {texts[3]}")
+    assert plain.splitlines()[1] == texts[3]
+    assert plain.splitlines()[2].endswith(f"4: {texts[3]}")
 
 
 def test_search_names_all_rows_of_a_text(run, trained: Path, tmp_path: Path) -> None:
     table = tmp_path / "faq.csv"
     table.write_text("id,answer\n11,a boat\n12,a stone\n13,a boat\n")
     flags = ("search", trained / "run", table, "a boat", "--columns", "answer")
-    lines = run(*flags).out.splitlines()
-    assert [line.partition("  ")[2] for line in lines] == ["11 (and 1 more): a boat", "12: a stone"]
+    found = [line.partition("  ")[2] for line in run(*flags).out.splitlines()]
+    assert found == ["line or id: text", "11 (and 1 more): a boat", "12: a stone"]
     hits = json.loads(run(*flags, "--json").out)["hits"]
     assert [(hit["place"], hit["places"]) for hit in hits] == [("11", ["11", "13"]), ("12", ["12"])]
 

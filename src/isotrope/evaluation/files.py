@@ -389,7 +389,7 @@ def _embed_texts(
     model: Model, corpus: Corpus, queries: Sequence[str], settings: Search, *, progress: bool
 ) -> _Searched:
     """Embed queries and corpus. Equal texts are one hit, at the place of the first."""
-    places, texts = _places_and_texts(corpus, settings.columns)
+    places, texts = _places_and_texts(corpus, settings.columns, progress=progress)
     encoder: Encoder = (
         SentenceEncoder.load(os.fspath(model), pooling=settings.pooling, device=settings.device)
         if isinstance(model, (str, os.PathLike))
@@ -417,11 +417,13 @@ def _embed_texts(
 
 
 def _places_and_texts(
-    corpus: Corpus, columns: Sequence[str] | None
+    corpus: Corpus, columns: Sequence[str] | None, *, progress: bool
 ) -> tuple[Sequence[int | str], list[str]]:
     """Return the places (see :class:`Hit`) and the texts of a corpus."""
     if isinstance(corpus, (str, Path)):
-        records = list(_single_texts(Path(corpus), columns))
+        records = list(reading := _single_texts(Path(corpus), columns))
+        if progress:
+            print(reading, file=sys.stderr)
         named = all(r.id for r in records)  # lines and ids of one file could be taken for another
         return [r.id if named else r.line for r in records], [r.texts[0] for r in records]
     if not len(corpus):
