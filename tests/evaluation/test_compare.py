@@ -198,6 +198,22 @@ def test_a_handful_of_examples_shows_nothing() -> None:
         assert difference["verdict"] == verdict
 
 
+@pytest.mark.parametrize(("changed", "told"), [(0, False), (3, False), (5, True), (6, False)])
+def test_noise_of_a_few_changed_scores_is_explained(changed: int, told: bool) -> None:
+    """The interval excludes 0 from four changed scores on, and the p-value is below 0.05 from six on."""
+    first, other = np.zeros(9 if changed > 4 else 400), np.zeros(9 if changed > 4 else 400)
+    other[:changed] = 1
+    both = [
+        Result("knn", name, {"top": float(right.mean())}, {"tasks": {}}, {}, {"top": right})
+        for name, right in (("a", first), ("b", other))
+    ]
+    found = compare_results(both, metric="top")
+    (difference,) = found.details["columns"]["top"]["differences"]
+    assert difference["changed"] == changed
+    assert (difference["verdict"] == "noise") == (changed < 6)
+    assert (f"top of b ({changed})" in str(found)) == told
+
+
 def test_noise_is_seldom_called_a_difference() -> None:
     """Twenty pairs of equally good models: one difference in twenty, not more, may be seen."""
     called = 0

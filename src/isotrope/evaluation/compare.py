@@ -55,10 +55,11 @@ def compare(models: Sequence[_Model], *, metric: str = "", **options: Any) -> Sc
     Returns:
         A Result of kind ``comparison``; ``print`` shows its tables. ``details["columns"]`` is a
         dict from each task or average to ``{"models": [{"value", "low", "high", "best"}, ...],
-        "differences": [{"value", "low", "high", "p", "verdict"}, ...], "metric": ..., "percent":
-        ...}``. The models are in the given order. There is a difference for each model after the
-        first, with the verdict ``higher``, ``lower`` or ``noise``. ``percent`` is True for scores
-        from 0 to 100, False for 0 to 1. ``details["same_weights"]`` has, for each group of equal
+        "differences": [{"value", "low", "high", "p", "changed", "verdict"}, ...], "metric": ...,
+        "percent": ...}``. The models are in the given order. There is a difference for each model
+        after the first, with the verdict ``higher``, ``lower`` or ``noise``. ``changed`` counts the
+        examples that both models score differently. ``percent`` is True for scores from 0 to 100,
+        False for 0 to 1. ``details["same_weights"]`` has, for each group of equal
         models, a list of their positions.
 
     Raises:
@@ -199,6 +200,7 @@ def _column(name: str, results: Sequence[Result], drawn: _Resampled) -> dict[str
             "value": round(value - values[0], 6),
             **bootstrap.interval(row - drawn.scores[0]),
             "p": bootstrap.p_value(row - drawn.scores[0], int(changed)),
+            "changed": int(changed),
         }
         for value, row, changed in zip(values[1:], drawn.scores[1:], drawn.changed, strict=True)
     ]

@@ -1,6 +1,6 @@
 """Shows scores as tables: those of one model, or of several with their differences."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -155,9 +155,23 @@ def comparison(result: Result, *, brief: bool = False) -> str:
         f"p: corrected by Holm's method for the {details['comparisons']} scores of a model{but}, "
         f"so other models do not change it; noise: p above {1 - details['level']:.2f}; variation "
         "between training seeds is not included",
+        *_of_few(row for name in others for row in of_models[name]),
         *_of_answers(details),
     ]
     return "\n".join([*lines, *(() if brief else _won_and_lost(details))])
+
+
+def _of_few(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return a line on the differences that are noise because too few scores differ."""
+    found = [
+        f"{row['task']} of {row['model']} ({row['changed']})"
+        for row in rows
+        if row["verdict"] == "noise" and row["from"] * row["to"] > 0
+        # the least p-value, also without a correction
+        if 2.0 ** (1 - row["changed"]) > 1 - LEVEL
+    ]
+    few = "noise because only the number in brackets of the items changed (p is of a sign test)"
+    return [f"{few}: {', '.join(found)}"] if found else []
 
 
 def _side_by_side(of_models: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
