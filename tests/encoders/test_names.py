@@ -17,6 +17,7 @@ from isotrope.encoders import names
 from isotrope.encoders.model_folder import is_image
 from isotrope.encoders.names import resolve
 from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.evaluation.image_tasks import takes_images
 from tests.patience import MINUTES
 
 
@@ -198,6 +199,18 @@ def test_a_file_is_no_encoder(tmp_path):
 def test_a_folder_without_a_model(tmp_path):
     with pytest.raises(InputError, match=r"give a folder with modules\.json .* holds no model"):
         resolve(tmp_path)
+
+
+def test_a_folder_of_another_trainer_means_its_model(folder, tmp_path, capsys):
+    shutil.copytree(folder, tmp_path / "run" / "model")
+    (tmp_path / "run" / "config.yaml").write_text("trainer: another\n")
+    assert resolve(tmp_path / "run") == tmp_path / "run" / "model"
+    assert capsys.readouterr().err == ""
+    assert not takes_images(tmp_path / "run")
+    (photos := tmp_path / "photos" / "model").mkdir(parents=True)
+    (photos / "preprocessor_config.json").write_text("{}")
+    (photos / "config.json").write_text('{"num_channels": 3}')
+    assert takes_images(tmp_path / "photos")
 
 
 def test_a_run_folder_means_its_model(folder, tmp_path, capsys):

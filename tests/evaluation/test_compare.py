@@ -200,7 +200,7 @@ def test_a_handful_of_examples_shows_nothing() -> None:
 
 @pytest.mark.parametrize(("changed", "told"), [(0, False), (3, False), (5, True), (6, False)])
 def test_noise_of_a_few_changed_scores_is_explained(changed: int, told: bool) -> None:
-    """The interval excludes 0 from four changed scores on, and the p-value is below 0.05 from six on."""
+    """The interval excludes 0 from four changed scores on, and p is below 0.05 from six on."""
     first, other = np.zeros(9 if changed > 4 else 400), np.zeros(9 if changed > 4 else 400)
     other[:changed] = 1
     both = [

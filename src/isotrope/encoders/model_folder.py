@@ -20,20 +20,20 @@ _KERNELS = ('_implementation"', "\\u00")  # the latter begins an escaped letter 
 
 
 def checked(path: Path) -> Path:
-    """Return the model folder at ``path``: the folder itself, or ``model/`` in a run folder.
+    """Return the model folder at ``path``: the folder itself, or its subfolder ``model/``.
 
     No file of the folder may lead out of it or run code, and no part of the model may be missing.
     """
     if not path.is_dir():
         raise InputError(f"give a folder with config.json and weights: {path} is a file")
     run = RunFolder(path)
-    if not is_model(path) and run.is_begun:
+    if not is_model(path) and (run.is_begun or is_model(run.model)):
         if not is_model(run.model):
             raise InputError(
                 f"finish the training with `isotrope train --resume`: {path} is a run folder "
                 f"without a model in {run.model}"
             )
-        if not run.result.exists():
+        if run.is_begun and not run.result.exists():
             warn_once(
                 f"the training in {path} has not ended, and its model may still be the original "
                 "one. To finish the training, repeat the training command with --resume"
@@ -70,7 +70,7 @@ def checked(path: Path) -> Path:
 
 
 def is_model(path: Path) -> bool:
-    """Return whether a folder itself is a model; a run has its model in a subfolder."""
+    """Return whether a folder itself is a model; a run has its model in ``model/``."""
     files = ("modules.json", "config.json", "adapter_config.json")
     return any((path / file).is_file() for file in files)
 
