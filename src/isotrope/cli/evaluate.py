@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -167,7 +168,26 @@ def evaluate(settings: EvaluateSettings) -> int:
     if settings.csv is not None:
         _write_csv(settings.csv, csv_rows(result))
     print(json.dumps(result.details, allow_nan=False) if settings.as_json else result)
+    lengths = _lengths(models)
+    if len({*lengths.values()}) > 1:
+        differ = "; ".join(f"{model}: {length}" for model, length in lengths.items())
+        print(f"the trainings differ in length or data: {differ}", file=sys.stderr)
     return 0
+
+
+def _lengths(models: Sequence[str]) -> dict[str, str]:
+    """Return the number of steps, and of records if known, of the models that are runs."""
+    from isotrope.core.result import Result
+
+    lengths = {}
+    for model in filter(lambda model: RunFolder(model).is_run, models):
+        with suppress(InputError):  # unfinished, or edited: the scores are right all the same
+            result = Result.load(RunFolder(model).result)
+            data, steps = result.details.get("data"), result.metrics.get("steps")
+            known = isinstance(data, Mapping) and "records" in data and "unit" in data
+            of = f" on {data['records']} {data['unit']}" if known else ""
+            lengths[model] = f"{steps} steps{of}"
+    return lengths
 
 
 def _check_models(models: Sequence[str], settings: EvaluateSettings) -> None:
