@@ -80,7 +80,7 @@ class TestMetrics:
         assert few.items["mrr@4"].tolist() == [0.5, 0]
         assert query_rows([result, result], data)[1] == {
             "query": "p",
-            "answers": "c0",
+            "answers": '["c0"]',
             "rank: table": 6,
             "first: table": "c5",
         }
@@ -88,8 +88,8 @@ class TestMetrics:
         assert query_rows([result], named)[0] == {
             "query_id": "Q",
             "query": "q",
-            "answer_ids": "C1 | C3",
-            "answers": "c1 | c3",
+            "answer_ids": '["C1", "C3"]',
+            "answers": '["c1", "c3"]',
             "rank: table": 2,
             "first_id: table": "C0",
             "first: table": "c0",

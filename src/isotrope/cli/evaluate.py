@@ -110,8 +110,8 @@ class EvaluateSettings(Evaluation):
     csv: Path | None = setting(None, "CSV file to write the scores to.")
     queries: Path | None = setting(
         None,
-        "CSV file to write: for each query of --retrieval, the rank of the best-ranked right "
-        "answer (empty if above 100) and the text that is ranked first.",
+        "CSV file to write: for each query of --retrieval, its right answers (a JSON list), the "
+        "rank of the best-ranked one (empty if above 100), and the text that is ranked first.",
         "FILE",
         used=Used(lambda retrieval: retrieval, "needs `--retrieval`"),
     )

@@ -1,5 +1,6 @@
 """Shows scores as tables: those of one model, or of several with their differences."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -269,7 +270,8 @@ def query_rows(results: Sequence[Result], data: RetrievalSet) -> list[dict[str, 
     """Return the rows of the CSV file of queries: a dict from column to value for each query.
 
     A rank is the rank of the first relevant document, and empty if this rank is above 100. If the
-    data have ids, columns have the ids of queries, of answers and of the texts at rank 1.
+    data have ids, columns have the ids of queries, of answers and of the texts at rank 1. Answers
+    and their ids are JSON lists.
     """
     rows: list[dict[str, Any]] = []
     query_ids, ids = data.ids
@@ -277,8 +279,8 @@ def query_rows(results: Sequence[Result], data: RetrievalSet) -> list[dict[str, 
         row: dict[str, Any] = {"query_id": query_ids[i]} if ids else {}
         row["query"] = query
         if ids:
-            row["answer_ids"] = " | ".join(ids[place] for place in data.relevant[i])
-        row["answers"] = " | ".join(data.corpus[place] for place in data.relevant[i])
+            row["answer_ids"] = json.dumps([ids[k] for k in data.relevant[i]], ensure_ascii=False)
+        row["answers"] = json.dumps([data.corpus[k] for k in data.relevant[i]], ensure_ascii=False)
         for result in results:
             rank, first = int(result.items["rank"][i]), int(result.items["first"][i])
             row[f"rank: {result.name}"] = rank or ""

@@ -216,7 +216,7 @@ class TextAudit(Audit):
             )
 
     def _shown(self, row: int) -> str:
-        return " | ".join(shortened(text, 60) for text in self.rows.texts[row][:2])
+        return " -> ".join(shortened(text, 60) for text in self.rows.texts[row][:2])
 
     def files(self) -> dict[str, bytes]:
         """Return the files to train on, without ``unwritten``: a dict from names to contents."""
