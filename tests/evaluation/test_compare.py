@@ -211,7 +211,7 @@ def test_noise_of_a_few_changed_scores_is_explained(changed: int, told: bool) ->
     (difference,) = found.details["columns"]["top"]["differences"]
     assert difference["changed"] == changed
     assert (difference["verdict"] == "noise") == (changed < 6)
-    assert (f"top of b ({changed})" in str(found)) == told
+    assert (f"top of b: only {changed} " in str(found)) == told
 
 
 def test_noise_is_seldom_called_a_difference() -> None:

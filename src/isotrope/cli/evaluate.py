@@ -145,12 +145,9 @@ def evaluate(settings: EvaluateSettings) -> int:
         assert searched is not None
         for model in models:
             if known := known_queries(RunFolder(model), searched.queries):
-                print(
-                    f"{model}: the data of this run contain {known:,} of the "
-                    f"{len(searched.queries):,} queries, so the scores are higher than on new "
-                    "queries",
-                    file=sys.stderr,
-                )
+                of = f"{known:,} of the {len(searched.queries):,} queries"
+                so = "so the scores are higher than on new queries"
+                print(f"{model}: the data of this run contain {of}, {so}", file=sys.stderr)
     result = results[0]
     if len(results) > 1:
         result = compare(results, metric=settings.metric)
@@ -168,26 +165,20 @@ def evaluate(settings: EvaluateSettings) -> int:
     if settings.csv is not None:
         _write_csv(settings.csv, csv_rows(result))
     print(json.dumps(result.details, allow_nan=False) if settings.as_json else result)
-    lengths = _lengths(models)
-    if len({*lengths.values()}) > 1:
-        differ = "; ".join(f"{model}: {length}" for model, length in lengths.items())
-        print(f"the trainings differ in length or data: {differ}", file=sys.stderr)
+    _name_lengths(models)
     return 0
 
 
-def _lengths(models: Sequence[str]) -> dict[str, str]:
-    """Return the number of steps, and of records if known, of the models that are runs."""
+def _name_lengths(models: Sequence[str]) -> None:
+    """Print how many steps the models took that are runs, if the numbers differ."""
     from isotrope.core.result import Result
 
-    lengths = {}
-    for model in filter(lambda model: RunFolder(model).is_run, models):
-        with suppress(InputError):  # unfinished, or edited: the scores are right all the same
-            result = Result.load(RunFolder(model).result)
-            data, steps = result.details.get("data"), result.metrics.get("steps")
-            known = isinstance(data, Mapping) and "records" in data and "unit" in data
-            of = f" on {data['records']} {data['unit']}" if known else ""
-            lengths[model] = f"{steps} steps{of}"
-    return lengths
+    steps = {}
+    for model in models:
+        with suppress(InputError):  # no run, or a damaged result
+            steps[model] = Result.load(RunFolder(model).result).metrics.get("steps")
+    if len({*steps.values()}) > 1:
+        print(*(f"{model} took {n} steps" for model, n in steps.items()), sep="; ", file=sys.stderr)
 
 
 def _check_models(models: Sequence[str], settings: EvaluateSettings) -> None:
@@ -237,8 +228,7 @@ def _find_card(models: Sequence[str], settings: EvaluateSettings) -> tuple[int, 
             "README.md works too; leave out `--dimensions` and `--precision`",
             setting="card",
         )
-    (card,) = cards.items()
-    return card
+    return next(iter(cards.items()))
 
 
 def _encoders(models: Sequence[str], settings: EvaluateSettings) -> "Sequence[str | Encoder]":
@@ -259,8 +249,7 @@ def _encoders(models: Sequence[str], settings: EvaluateSettings) -> "Sequence[st
         flag = "dimensions" if settings.dimensions else "precision"
         raise SettingError("takes one text encoder, without `--truncate-dim`", setting=flag)
     encoder = load(models[0], pooling=settings.pooling, device=settings.device)
-    sizes = settings.dimensions, settings.precision
-    return stored(encoder, *sizes, batch_size=settings.batch_size)
+    return stored(encoder, settings.dimensions, settings.precision, batch_size=settings.batch_size)
 
 
 def known_queries(run: RunFolder, queries: Sequence[str]) -> int:

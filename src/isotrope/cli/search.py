@@ -71,8 +71,7 @@ def search(settings: SearchSettings) -> int:
         print(f"to search again without embedding the texts: {again}", file=sys.stderr)
     several = len(queries) > 1
     if not settings.as_json:
-        place = "number: picture" if settings.file.is_dir() else "line or id: text"
-        print(f"cosine  {place}")
+        print(f"cosine  {'number: picture' if settings.file.is_dir() else 'line or id: text'}")
     for query, hits in zip(queries, results, strict=True):
         if settings.as_json:
             rows = [{**hit._asdict(), "places": hit.places} for hit in hits]

@@ -57,10 +57,9 @@ def compare(models: Sequence[_Model], *, metric: str = "", **options: Any) -> Sc
         dict from each task or average to ``{"models": [{"value", "low", "high", "best"}, ...],
         "differences": [{"value", "low", "high", "p", "changed", "verdict"}, ...], "metric": ...,
         "percent": ...}``. The models are in the given order. There is a difference for each model
-        after the first, with the verdict ``higher``, ``lower`` or ``noise``. ``changed`` counts the
-        examples that both models score differently. ``percent`` is True for scores from 0 to 100,
-        False for 0 to 1. ``details["same_weights"]`` has, for each group of equal
-        models, a list of their positions.
+        after the first, with the verdict ``higher``, ``lower`` or ``noise``, and the number of
+        examples whose score changed. ``percent`` is False for scores from 0 to 1, else True.
+        ``details["same_weights"]`` has, for each group of equal models, a list of positions.
 
     Raises:
         InputError: There are fewer than two models, or no data, or an evaluation failed.

@@ -292,8 +292,7 @@ def _encode_readable(
             else:
                 encoded.append(name)
         if pixels:
-            rows = encoder.encode(np.stack(pixels), normalize=normalize, progress=progress)
-            blocks.append(rows)
+            blocks.append(encoder.encode(np.stack(pixels), normalize=normalize, progress=progress))
     if not blocks:
         raise InputError(
             f"{place(folder)}: copy the pictures again, because none of {len(names):,} can be "
@@ -344,10 +343,8 @@ def search(
             finite, or are of another model or other texts; the model or the file cannot be read.
     """
     settings = Search.read(options)
-    if isinstance(corpus, np.ndarray):
-        form = "matrix"
-    else:
-        form = "file" if isinstance(corpus, (str, Path)) else "texts"
+    listed = "file" if isinstance(corpus, (str, Path)) else "texts"
+    form = "matrix" if isinstance(corpus, np.ndarray) else listed
     settings.check_used(corpus=form)
     queries = [query] if isinstance(query, str) else list(query)
     if not queries or not all(words.strip() for words in queries):

@@ -41,8 +41,8 @@ def takes_images(model: object, *, ask_hub: bool = False) -> bool:
 
     folder = Path(model).expanduser()
     if folder.is_dir():
-        own = next(filter(is_model, (folder, RunFolder(folder).model)), None)
-        return _is_image_run(folder) or (own is not None and is_image(own))
+        own = RunFolder(folder).model
+        return is_image(folder) if is_model(folder) else _is_image_run(folder) or is_image(own)
     return ask_hub and not is_bm25(model) and is_image(resolve(model))
 
 

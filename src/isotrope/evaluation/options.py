@@ -32,7 +32,7 @@ class Evaluation(Settings):
     )
     corpus: Path | None = _for_texts(
         None,
-        "File of more texts to rank: its single texts, or the answers of its pairs.",
+        "More texts to rank: a file of texts or pairs; to a folder, add them as corpus lines.",
         group=DATA,
         used=[_of_texts, Used(lambda retrieval: retrieval, "needs `--retrieval FILE`")],
     )

@@ -1,7 +1,7 @@
 """Shows scores as tables: those of one model, or of several with their differences."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -156,23 +156,16 @@ def comparison(result: Result, *, brief: bool = False) -> str:
         f"p: corrected by Holm's method for the {details['comparisons']} scores of a model{but}, "
         f"so other models do not change it; noise: p above {1 - details['level']:.2f}; variation "
         "between training seeds is not included",
-        *_of_few(row for name in others for row in of_models[name]),
+        *(
+            f"{row['task']} of {row['model']}: only {row['changed']} items changed, so p is that "
+            "of a sign test"
+            for row in csv_rows(result)
+            if row["verdict"] == "noise" and row["from"] * row["to"] > 0
+            if 2.0 ** (1 - row["changed"]) > 1 - details["level"]
+        ),
         *_of_answers(details),
     ]
     return "\n".join([*lines, *(() if brief else _won_and_lost(details))])
-
-
-def _of_few(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return a line on the differences that are noise because too few scores differ."""
-    found = [
-        f"{row['task']} of {row['model']} ({row['changed']})"
-        for row in rows
-        if row["verdict"] == "noise" and row["from"] * row["to"] > 0
-        # the least p-value, also without a correction
-        if 2.0 ** (1 - row["changed"]) > 1 - LEVEL
-    ]
-    few = "noise because only the number in brackets of the items changed (p is of a sign test)"
-    return [f"{few}: {', '.join(found)}"] if found else []
 
 
 def _side_by_side(of_models: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
@@ -269,9 +262,8 @@ def csv_rows(result: Result) -> list[dict[str, Any]]:
 def query_rows(results: Sequence[Result], data: RetrievalSet) -> list[dict[str, Any]]:
     """Return the rows of the CSV file of queries: a dict from column to value for each query.
 
-    A rank is the rank of the first relevant document, and empty if this rank is above 100. If the
-    data have ids, columns have the ids of queries, of answers and of the texts at rank 1. Answers
-    and their ids are JSON lists.
+    A rank is the rank of the first relevant document, and empty if this rank is above 100. Answers
+    are JSON lists. If the data have ids, columns have those of queries, answers and first texts.
     """
     rows: list[dict[str, Any]] = []
     query_ids, ids = data.ids

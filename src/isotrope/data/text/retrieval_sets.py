@@ -91,7 +91,7 @@ def load_retrieval(
         if columns:
             raise InputError(f"leave `--columns` out: {place(path)} is a folder, not a table")
         if corpus is not None:
-            raise InputError(f"leave `--corpus` out: the folder {place(path)} contains the corpus")
+            raise InputError(f"leave `--corpus` out; add its texts to the corpus in {place(path)}")
         return _load_folder(path)
     reading = read([path], columns=columns or None, choose=choose)
     pairs = [record.texts for record in reading]
