@@ -94,7 +94,7 @@ def stored_tables(runs: Sequence[Run]) -> list[TitledTable]:
                 if after and name in ends:
                     after += " ({low:.2f} to {high:.2f})".format(**ends[name])
                 rows += [(run.name, task, name, before, after, file)] if after else []
-    note = f"The scores of the models, out of 100. In brackets: {LEVEL:.0%} interval."
+    note = f"The scores of the models, out of 100. In brackets: {LEVEL:.0%} interval of a mean."
     columns = ("run", "task", "metric", "original model", "saved model", "file")
     return [TitledTable(TITLE, note, columns, rows)] if rows else []
 
