@@ -165,9 +165,9 @@ def test_names_of_files_may_be_anything(
     (pictures / "c0" / "1.png").rename(pictures / "c0" / "a\u202egnp.txt\x1b[31m.png")
     found = run("search", bench.image, pictures, odd, "--top", 3)
     assert found.code == 0, found.err
-    assert "\\udcff.png" in found.out.splitlines()[0]
+    assert "\\udcff.png" in found.out.splitlines()[1]
     assert "\x1b" not in found.out
-    assert len(found.out.splitlines()) == 3
+    assert len(found.out.splitlines()) == 4
 
 
 def test_a_text_does_not_steer_the_terminal(run, tmp_path: Path) -> None:
@@ -179,4 +179,4 @@ def test_a_text_does_not_steer_the_terminal(run, tmp_path: Path) -> None:
     assert found.code == 0
     assert "one \\u001b]0;title\\u0007 two three" in found.out
     assert "\x1b" not in found.out
-    assert len(found.out.splitlines()) == 2
+    assert len(found.out.splitlines()) == 3

@@ -62,9 +62,11 @@ def test_a_few_changes_among_many_examples_show_nothing(changed: int, outcome: s
 def test_noise_after_a_high_start_says_why() -> None:
     high, low = history(0.84, 0.87, n=100), history(0.5, 0.51, n=100)
     for found in (high, low):
-        found.name = "held-out MRR@10"
+        found.name = "held-out MRR@10 of 100 queries among 98 texts"
     assert "so easy a search can hide a gain" in judge(high).sentence
     assert "can hide" not in judge(low).sentence
+    high.name = "held-out Spearman of 100 pairs"
+    assert "search" not in judge(high).sentence
 
 
 def test_a_fall_of_an_eighth_of_a_point_on_1500_pairs_is_within_noise() -> None:

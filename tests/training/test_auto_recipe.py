@@ -667,7 +667,7 @@ def test_what_to_try_next(tmp_path: Path) -> None:
     assert (
         next_step(many, wide, DevHistory("dev"), settings, "train longer") == "next, train longer"
     )
-    easy = DevHistory("dev", "trained")
+    easy = DevHistory("held-out MRR@10 of 4 queries among 4 texts", "trained")
     for step in (0, 8):
         easy.add(step, DevEvaluation(95.0, np.array([1.0, 0.9, 1.0, 0.9])))
     asked = f"RUN --retrieval NEW --corpus {file}`"
@@ -679,8 +679,12 @@ def test_what_to_try_next(tmp_path: Path) -> None:
         advice = next_step(short, wide, worse, settings, longer)
         assert asked in advice
         assert ("isotrope diagnose RUN" in advice) is (not longer)
-    scored = next_step(replace(short, scored=1), wide, worse, settings)
-    assert "--compare RUN RUN/rejected --sts NEW`" in scored
+    for changed, task in (
+        ({"scored": 1}, "with a file NEW of scored pairs .*--sts NEW`"),
+        ({"scored": 1, "columns": 3}, "of pairs .*--retrieval NEW --corpus"),
+        ({"grouped": True}, "of labelled texts .*--labels NEW`"),
+    ):
+        assert re.search(task, next_step(replace(short, **changed), wide, worse, settings))
 
 
 @pytest.mark.usefixtures("minilm")

@@ -103,6 +103,14 @@ def test_a_few_slow_steps_do_not_shorten_a_run(clock: Clock) -> None:
         assert 96 <= planned[-1] <= 108
 
 
+@pytest.mark.parametrize(("seconds", "steps"), [(18.0, 3), (27.0, 2)])
+def test_a_short_time_is_kept_if_steps_are_slow(clock: Clock, seconds: float, steps: int) -> None:
+    began = clock.now
+    planned = clock.walk(pace_of(clock, 1, 100), 9, lambda step: seconds)
+    assert len(planned) - 1 <= steps
+    assert clock.now - began <= 60
+
+
 @pytest.mark.parametrize("slow", [2, 3, 10])
 def test_steps_of_unequal_length_count_by_their_mean(clock: Clock, slow: int) -> None:
     """Two data sets take turns, or every tenth step saves a checkpoint."""
@@ -179,7 +187,7 @@ def test_a_run_is_corrected_by_its_steps(
     assert whole.result.metrics["steps"] == steps
 
 
-def test_corrections_change_the_saved_model_once(
+def test_corrections_turn_to_the_careful_rule_at_most_once(
     given: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(recipe_facts, "_seconds", lambda *_: 1e9)  # a record: one step at most
@@ -189,9 +197,9 @@ def test_corrections_change_the_saved_model_once(
     told = [line for line in capsys.readouterr().err.splitlines() if "has time for 8 of" in line]
     assert outcome.result.metrics["steps"] == 12
     assert len(told) == 1
-    assert "prefer" not in told[0]
+    assert "--prefer best" in told[0]
     config = yaml.safe_load((outcome.output / "config.yaml").read_text())
-    assert config["prefer"] == "trained"
+    assert config["prefer"] == "best"
 
 
 def test_scores_for_patience_follow_the_number_of_steps(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from isotrope.cli.command import Command, as_json
 from isotrope.core.errors import InputError, SettingError
 from isotrope.core.files import check_outputs, write_text
-from isotrope.core.legible import csv_text
+from isotrope.core.legible import counted, csv_text
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.settings import Used, setting
 from isotrope.encoders.names import existing, is_bm25, resolve
@@ -176,9 +176,10 @@ def _name_lengths(models: Sequence[str]) -> None:
     steps = {}
     for model in models:
         with suppress(InputError):  # no run, or a damaged result
-            steps[model] = Result.load(RunFolder(model).result).metrics.get("steps")
+            if (count := Result.load(RunFolder(model).result).metrics.get("steps")) is not None:
+                steps[model] = counted(int(count), "step")
     if len({*steps.values()}) > 1:
-        print(*(f"{model} took {n} steps" for model, n in steps.items()), sep="; ", file=sys.stderr)
+        print(*(f"{model} took {n}" for model, n in steps.items()), sep="; ", file=sys.stderr)
 
 
 def _check_models(models: Sequence[str], settings: EvaluateSettings) -> None:

@@ -109,3 +109,13 @@ def softplus(x: Tensor) -> Tensor:
     This function returns x only for x > 80 (in float64, x > 700).
     """
     return F.softplus(x, threshold=700.0 if x.dtype == torch.float64 else 80.0)
+
+
+def places_of_large(gradient: Tensor) -> Tensor:
+    """Return the places of up to 1,000 large values (n) of a gradient, int64.
+
+    About a million values are searched if the gradient is longer, as that of a table of words.
+    """
+    stride = max(1, len(gradient) // 1_000_000)
+    values = gradient[::stride].abs()
+    return stride * values.topk(min(1_000, len(values))).indices

@@ -185,3 +185,8 @@ def intended_name(word: str, candidates: Iterable[str]) -> str | None:
 
 def _letters(name: str) -> str:
     return re.sub(r"[-_.]", "", name.lower())
+
+
+def with_folder(advice: str, run: str) -> str:
+    """Put the folder ``run`` in place of the word RUN in a line of advice, but not inside paths."""
+    return re.sub(r"(?<![\w./\\'-])RUN(?![\w.-])", lambda _: run, advice)

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from isotrope.core.autograd import places_of_large
 from isotrope.core.distributed import local_norm, local_part
 from isotrope.core.errors import InputError
 from isotrope.core.files import write_text
@@ -40,7 +41,6 @@ _TARGETS = (
     "what keeps the embeddings from collapsing (for example, a predictor)"
 )
 _LEFT_OUT = 0.02  # share of the gradient; if other terms have more, the pairs are not judged
-_LARGEST = 1_000  # values of a gradient with which the first step of a weight is compared
 _AGAIN = 0.05  # share of a batch's texts; a larger share that came before ends the first epoch
 _MOST_TEXTS = 1_000_000
 _LIE = {"norm", "std", "uniformity", "effective_rank", "embedding_gradient", "radial"}
@@ -109,8 +109,8 @@ class Anatomy:
         self._evidence, self._pool = SoftmaxEvidence(), list[Tensor]()
         self._own: list[tuple[Row, set[str]]] = []  # rows with supposed positives, their columns
         self._weights = dict[int, tuple[float, int]]()  # first norms and versions of parameters
-        # weights; their numbers of values; places, first values and gradients of some values
-        self._graded = list[tuple[Tensor, int, Tensor, Tensor, Tensor]]()
+        # weights, their numbers of values; places, first values and gradients of some; then None
+        self._graded: list[tuple[Tensor, int, Tensor, Tensor, Tensor]] | None = []
         self._texts, self._epoch = set[int](), 0  # texts so far; the step at which they came again
         self.places: tuple[tuple[int, int], ...] = ()
 
@@ -149,12 +149,12 @@ class Anatomy:
         If the user's number falls, a new pass over the data has begun, and counting continues.
         """
         along = 0.0
-        for weight, size, places, before, gradient in self._graded:
+        for weight, size, places, before, gradient in self._graded or ():
             now = local_part(weight.detach()).flatten()
             if len(now) == size:  # FSDP frees some
                 along += float(((now[places] - before).float() * gradient).sum())
-        if along and isfinite(along):
-            self.settings["maximised"], self._graded = along > 0, []
+        if along and isfinite(along):  # it stays 0 until a step is made
+            self.settings["maximised"], self._graded = along > 0, None
         at = self.calls if step is None else self._passed + step
         if step is not None and at < self._newest:
             at = self._newest + 1
@@ -271,14 +271,14 @@ class Anatomy:
         own = {id(x): (x, local_part(x.detach())) for r in readings for x in r.weights}
         own = {key: x for key, x in own.items() if x[1].numel() > 1}  # no temperature
         first, moved = self._weights, self.settings.get("moved", False)
-        if "maximised" not in self.settings and not self._graded:
+        if self._graded == [] and self.settings.get("trainer") == "loop":  # it counts steps
             for x, w in own.values():
                 if x.grad is not None and not x.grad.is_sparse:
                     g = local_part(x.grad).flatten()
-                    places = g.abs().topk(min(_LARGEST, len(g))).indices
+                    places = places_of_large(g)
                     if bool(g[places].isfinite().all()):  # the scale of half precision may be high
-                        now = w.flatten()[places], g[places].float()
-                        self._graded.append((x, len(g), places, *now))
+                        some = places, w.flatten()[places], g[places].float()
+                        self._graded.append((x, len(g), *some))
         known = own.keys() & first.keys()
         if moved:  # norms are slow, and a weight of another version has changed
             own = {k: x for k, x in own.items() if k not in first or first[k][1] == x[0]._version}

@@ -18,7 +18,7 @@ from isotrope.core.hyper import hypers
 from isotrope.core.metrics_log import read_log
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
-from isotrope.core.spelling import brief
+from isotrope.core.spelling import brief, with_folder
 from isotrope.data.sources import dataset_files
 from isotrope.diagnostics.findings import MISSED
 from isotrope.diagnostics.observe import loss_column
@@ -162,7 +162,7 @@ def of_run(folder: Path, dataset: str = "") -> RunEvidence:
         + ("" if finished else " of a run without result.json")
     ]
     notes += [f"{len(scores)} scores"] if scores else ["no dev score"]
-    advice = str(details.get("next") or "").replace("RUN", shlex.quote(str(folder)))
+    advice = with_folder(str(details.get("next") or ""), shlex.quote(str(folder)))
     notes += [f"the training ended with this advice: {advice}"] if "train longer" in advice else []
     return RunEvidence(
         kind=kind,

@@ -33,7 +33,9 @@ def checked(path: Path) -> Path:
                 f"finish the training with `isotrope train --resume`: {path} is a run folder "
                 f"without a model in {run.model}"
             )
-        if run.is_begun and not run.result.exists():
+        if not run.is_begun:
+            warn_once(f"{path}: using the model in {run.model}")
+        elif not run.result.exists():
             warn_once(
                 f"the training in {path} has not ended, and its model may still be the original "
                 "one. To finish the training, repeat the training command with --resume"

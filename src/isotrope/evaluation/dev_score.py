@@ -181,8 +181,8 @@ def _groups(
 ) -> tuple[NDArray[np.int64] | None, str]:
     """Return the number of each text's group, and a phrase; None and "" if all are alone."""
     groups = dict[int | str, int]()
-    ids = [linked.get(text, f"row {i}") for i, text in enumerate(texts)]
-    numbers = [groups.setdefault(each, len(groups)) for each in ids]
+    # equal texts are in one group: scored pairs of one first text are always held out together
+    numbers = [groups.setdefault(linked.get(text, text), len(groups)) for text in texts]
     if len(groups) == len(texts):
         return None, ""
     return np.array(numbers), f" in {len(groups):,} groups"

@@ -90,6 +90,11 @@ class DevHistory:
         self.evaluations = {s: e for s, e in self.evaluations.items() if s in wanted}
 
     @property
+    def is_search(self) -> bool:
+        """Whether the score ranks texts, so that more texts would make it lower."""
+        return " among " in self.name
+
+    @property
     def highest_step(self) -> int:
         """The earliest step with the best score."""
         return max(self.scores, key=lambda step: (self.scores[step], -step))
@@ -297,8 +302,8 @@ def _undecided(history: DevHistory, numbers: _Numbers) -> str:
         end = f"{_last_score(numbers)}; {_START_SAVED}"
     else:
         end = _saved_score(history, numbers)
-    if start["score"] >= EASY and history.name.startswith("held-out"):
-        end += "; so easy a search can hide a gain, so score both models on all your texts, too"
+    if start["score"] >= EASY and history.name.startswith("held-out") and history.is_search:
+        end += "; so easy a search can hide a gain: score both models on all your texts, too"
     return f"undecided: {history.name} was {start['score']:.2f} at the start and {end}"
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from isotrope.core.legible import shortened
+from isotrope.core.spelling import with_folder
 from isotrope.diagnostics.findings import Diagnosis
 from isotrope.diagnostics.metrics import METRICS
 from isotrope.measures.bootstrap import LEVEL
@@ -227,7 +228,7 @@ def lines_on_changes(details: Mapping[str, Any], run: str) -> Iterator[str]:
         correlation = f"correlation {share / 100:.2f} (1: no change; a lower --between raises it)"
         yield f"similarities of general sentences before and after training: {correlation}"
     if line := details.get("next"):
-        yield line.replace("RUN", run)
+        yield with_folder(line, run)
 
 
 def _rank(reciprocal: float) -> str:

@@ -99,6 +99,17 @@ def changed_queries(watch: DevMetric | None, history: DevHistory) -> dict[str, A
     }
 
 
+def _new_data(report: StoreReport, settings: TrainSettings) -> tuple[str, str]:
+    """Return which rows, and which flags of ``isotrope evaluate``, compare two models."""
+    if report.scored == 1 and report.columns == 2:
+        return "scored pairs", "--sts NEW"
+    if report.grouped and settings.groups is None:
+        return "labelled texts", "--labels NEW"
+    files = settings.inputs
+    file = files[0] if len(files) == 1 and Path(files[0]).is_file() else "FILE"
+    return "pairs", f"--retrieval NEW --corpus {shlex.quote(file)}"
+
+
 def next_step(
     report: StoreReport,
     encoder: SentenceEncoder,
@@ -115,16 +126,14 @@ def next_step(
     advice = []  # the most important first
     if is_rejected and not longer:  # a training that was too short needs no diagnosis
         advice.append("run `isotrope diagnose RUN` to find out what to change")
-    is_easy = history.scores.get(first, 0.0) >= EASY
+    is_easy = history.is_search and history.scores.get(first, 0.0) >= EASY
     if is_rejected or (is_easy and judge(history).outcome == "undecided"):
-        files = settings.inputs
-        file = files[0] if len(files) == 1 and Path(files[0]).is_file() else "FILE"
-        task = "--sts NEW" if report.scored else f"--retrieval NEW --corpus {shlex.quote(file)}"
+        kind, task = _new_data(report, settings)
         # the original in RUN has the prompts of the training
         models = "RUN RUN/rejected" if is_rejected else f"{shlex.quote(settings.encoder)} RUN"
         advice.append(
-            "score both models on all your texts, with a file NEW of pairs that this training has "
-            f"not seen: `isotrope evaluate --compare {models} {task}`"
+            f"score both models with a file NEW of {kind} that this training has not seen: "
+            f"`isotrope evaluate --compare {models} {task}`"
         )
     if report.truncated_share >= _CUT and not longer:  # if time was short, longer texts do not help
         flag = f"`--max-length {min(2 * report.max_length, encoder.positions)}`"

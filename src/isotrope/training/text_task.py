@@ -83,7 +83,7 @@ class TextTask(TrainingTask):
         changed = self.limit.changes(steps, self.most, per_epoch)
         before = self.settings
         settings = self.settings = self.settings.model_copy(update=changed)
-        if settings.prefer != before.prefer:  # once, or small corrections could turn it each time
+        if (settings.prefer, before.prefer) == ("best", "trained"):  # it is not turned back
             self.limit = replace(self.limit, derived=self.limit.derived - {"prefer"})
         self.module.replan(plan_of(settings, per_epoch), settings.log_every)
         if rank() == 0:

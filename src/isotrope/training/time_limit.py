@@ -108,8 +108,9 @@ class Pace:
         """Return the number of steps for which there is time, after ``step`` of ``steps``.
 
         The number is corrected after 1, 2, 4, ... steps in the first half of the run, by the mean
-        time of a step, without the slowest; the first step, which is slow, can only raise it.
-        Later, the learning rate falls by plan, so the run ends early only if its time is over.
+        time of a step, without the slowest. The first step, which is slow, lowers it only to two or
+        fewer. Later, the learning rate falls by plan, so the run ends early only if its time is
+        over.
 
         Args:
             step: Number of finished steps. The last of them has just ended.
@@ -131,7 +132,7 @@ class Pace:
         if found > steps:
             share, number = _RISE
             small = 0 if found == self.most else max(small, min(share * steps, number))
-        elif step == 1:
+        elif step == 1 and found > 2:
             small = steps
         return found if abs(found - steps) > small else steps
 
