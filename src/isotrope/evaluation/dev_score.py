@@ -123,7 +123,7 @@ def dev_metric_held_out(
     several questions, the answers of the training data are ranked too. If records have groups, all
     texts of the query's group are correct. For pairs with scores, the dev score is Spearman's
     correlation. Pairs that were held out together because they share a text, directly or through
-    other pairs, are also drawn together in the bootstrap.
+    other pairs, and scored pairs of one first text are also drawn together in the bootstrap.
     """
     sets, scored, looked_at, met = [], [], 0, 0
     together = list[Sequence[Any]]()

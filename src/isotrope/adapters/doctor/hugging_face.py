@@ -271,7 +271,7 @@ class HuggingFaceEvents:
         """Report the verdict, and add it to the model's card."""
         self.close()
         self.doctor.finish()
-        if self._state.is_world_process_zero and self.doctor.rows:
+        if self.doctor.rows and self._state.is_world_process_zero:
             add_to_card(self._model, self.doctor.losses.values(), self.doctor.diagnose())
         self._model = None
 
