@@ -156,9 +156,10 @@ class TextTask(TrainingTask):
             ". All answers of a query's group count as correct, so the score cannot be compared "
             "with that of a run without --groups"
         )
+        all_texts = "the texts of all columns together" if report.columns > 1 else "the texts"
         say(
             f"{objective}{report.kept:,} {_unit(report)} ({', '.join(left_out)}), "
-            f"{report.truncated_share:.1%} of the texts cut after {report.max_length} tokens"
+            f"{report.truncated_share:.1%} of {all_texts} cut after {report.max_length} tokens"
             f"{elsewhere * (report.max_length < own.max_length)}"
             f"{grouped if self.settings.groups and self.settings.dev == 'auto' else ''}"
         )
