@@ -328,6 +328,23 @@ def filtered(x: Tensor, y: Tensor) -> Tensor:
     return F.cross_entropy(scores.masked_fill(nearer, -torch.inf) / 0.05, torch.arange(len(x)))
 
 
+def test_few_steps_may_be_too_few_for_an_encoder_with_random_weights() -> None:
+    def detail(first: int) -> str:
+        near = {
+            "positive_mean": 1.5,
+            "positive_std": 0.1,
+            "negative_mean": 1.5,
+            "negative_std": 0.1,
+        }
+        rows = [{"step": first + i, "loss": 4.0, **near} for i in range(12)]
+        case = RunEvidence(kind="text", rows=rows, losses=({"name": "loss", "family": "softmax"},))
+        (finding,) = (f for f in diagnose(case).findings if f.verdict == "unrelated-positives")
+        return finding.detail
+
+    assert "random weights" in detail(0)
+    assert "random weights" not in detail(300)
+
+
 @pytest.mark.parametrize("shuffled", [False, True])
 def test_a_filter_of_negatives_makes_no_positive_near(shuffled: bool) -> None:
     found = watched(lambda x, y: filtered(x, y.roll(5, 0) if shuffled else y)).diagnose()

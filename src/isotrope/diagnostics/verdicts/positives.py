@@ -28,7 +28,17 @@ _CHANCE = 2  # median differences of two batches, which are about two standard d
 _CLEAR = 0.3  # how much nearer positives are than negatives, in standard deviations
 _STILL = 0.8  # of the first spread; a healthy training of texts has 0.85 to 1.04
 _NARROW = 5.0  # unexplained variance from which labels vary too little beside the cosines
+_LEARNT_BY = 200  # steps; we chose the limit ourselves: small encoders learnt it in 20 to 80 steps
 _UNRELATED, _OF_UNIT = (1.2, 2.5), 0.3  # unexplained variance; variance of labels from 0 to 1
+
+_NOT_RELATED = (
+    "Before training, positives are no closer to their anchors than other texts are. Texts that "
+    "belong together would be closer, so the columns or lines of the file are probably mixed up."
+)
+_FROM_RANDOM_WEIGHTS = (
+    f" If the encoder started from random weights, look again after {_LEARNT_BY} steps: it may not "
+    "have learnt yet to separate pairs that belong together."
+)
 
 
 def _no_negatives(case: RunEvidence) -> Found | None:
@@ -144,7 +154,9 @@ def _unrelated_positives(case: RunEvidence) -> Found | None:
     if explained or _clear_at_first(case):
         return None
     columns = ("positive_mean", "negative_mean", "loss")
-    return Found((compared("separation", decided), *further_evidence(case, *columns)))
+    shown = (compared("separation", decided), *further_evidence(case, *columns))
+    is_young = not sampled and (case.rows[-1].get("step") or 0.0) < _LEARNT_BY
+    return Found(shown, _NOT_RELATED + _FROM_RANDOM_WEIGHTS * is_young)
 
 
 def _inverted(case: RunEvidence) -> Evidence | None:
@@ -283,8 +295,7 @@ def _belonging(case: RunEvidence) -> str:
 UNRELATED_POSITIVES = Verdict(
     "unrelated-positives",
     "positives are no closer to their anchors than negatives",
-    "Before training, positives are no closer to their anchors than other texts are. Texts that "
-    "belong together would be closer, so the columns or lines of the file are probably mixed up.",
+    _NOT_RELATED,
     (
         Threshold(
             "separation",
