@@ -106,55 +106,58 @@ def parameter_of(node: Node) -> nn.Parameter | None:
 
 
 def value_of(edge: Edge | None, known: dict[Node, Tensor] | None = None) -> Tensor | None:
-    """Return the tensor at an edge; None if autograd keeps too little to compute it."""
-    if edge is None:
+    """Return the tensor at an edge; None if autograd keeps too little to compute it.
+
+    The results of ``known`` nodes are taken from there. A constant has an edge without a node.
+    """
+    if edge is None or edge[0] is None:
         return None
     node, index = edge
     if known and node in known:
         return known[node]
     if hasattr(node, "variable"):
         return cast(Tensor, node.variable.detach())
-    operation = operation_of(node)
-    if operation in ("Tanh", "Sigmoid", "Exp", "Sqrt"):
-        return cast(Tensor | None, saved_of(node, "result"))
-    a: Tensor | None
-    b: Tensor | None
-    if operation in ("Mm", "Addmm"):
-        factors = ("self", "mat2") if operation == "Mm" else ("mat1", "mat2")
-        a, b = (saved_of(node, name) for name in factors)
-        if a is None or b is None:
-            return None
-        if operation == "Mm":
-            return a @ b
-        bias = value_of(node.next_functions[0]) if node.next_functions[0][0] else None
-        alpha, beta = saved_of(node, "alpha"), saved_of(node, "beta")
-        return None if bias is None else beta * bias + alpha * (a @ b)
-    if operation in ("Div", "Mul"):
-        a, b = saved_of(node, "self"), saved_of(node, "other")
-        if a is None and node.next_functions[0][0] is not None:
-            a = value_of(node.next_functions[0], known)
-        if a is None or b is None:
-            return None
-        return a / b if operation == "Div" else a * b
-    if operation == "NativeLayerNorm":
-        x, weight, bias = (saved_of(node, name) for name in ("input", "weight", "bias"))
-        if x is None:
-            return None
-        return F.layer_norm(x.detach(), saved_of(node, "normalized_shape"), weight, bias)
-    if operation == "Sum" and (dims := saved_of(node, "dim")) is not None:
-        a = value_of(node.next_functions[0], known)
-        over = [signed(d) for d in dims], bool(saved_of(node, "keepdim"))
-        return None if a is None else a.sum(*over)
-    if operation not in MOVES:
-        return None
-    above = edges_above(node.next_functions)
-    parts = [p for p in (value_of(e, known) for e in above) if p is not None]
-    return _moved(node, index, operation, parts) if parts and len(parts) == len(above) else None
+    match operation_of(node):
+        case "Tanh" | "Sigmoid" | "Exp" | "Sqrt":
+            return cast(Tensor | None, saved_of(node, "result"))
+        case "Mm":
+            return _product(node, "self", "mat2")
+        case "Addmm":
+            product, bias = _product(node, "mat1", "mat2"), value_of(node.next_functions[0], known)
+            if product is None or bias is None:
+                return None
+            return cast(Tensor, saved_of(node, "beta") * bias + saved_of(node, "alpha") * product)
+        case "Div" | "Mul" as operation:
+            a, b = saved_of(node, "self"), saved_of(node, "other")
+            a = value_of(node.next_functions[0], known) if a is None else a
+            if a is None or b is None:
+                return None
+            return torch.div(a, b) if operation == "Div" else torch.mul(a, b)
+        case "NativeLayerNorm":
+            x, weight, bias = (saved_of(node, name) for name in ("input", "weight", "bias"))
+            shape = saved_of(node, "normalized_shape")
+            return None if x is None else F.layer_norm(x.detach(), shape, weight, bias)
+        case "Sum":
+            dims, x = saved_of(node, "dim"), value_of(node.next_functions[0], known)
+            if dims is None or x is None:
+                return None
+            return x.sum([signed(dim) for dim in dims], bool(saved_of(node, "keepdim")))
+        case operation if operation in MOVES:
+            parts = [value_of(above, known) for above in edges_above(node.next_functions)]
+            values = [part for part in parts if part is not None]
+            return _moved(node, index, values) if values and len(values) == len(parts) else None
+    return None
 
 
-def _moved(node: Node, index: int, operation: str, parts: list[Tensor]) -> Tensor | None:
-    """Return the result of an operation that only moves numbers."""
-    x, shape, whole = parts[0], shape_of(node, index), len(parts) == len(node.next_functions)
+def _product(node: Node, first: str, second: str) -> Tensor | None:
+    """Return the product of two saved matrices, which have these names."""
+    a, b = saved_of(node, first), saved_of(node, second)
+    return None if a is None or b is None else a @ b
+
+
+def _moved(node: Node, index: int, parts: list[Tensor]) -> Tensor | None:
+    """Return the result of an operation that only moves numbers; None for an unknown one."""
+    x, shape = parts[0], shape_of(node, index)
 
     def one(name: str) -> int:
         return signed(saved_of(node, name))
@@ -162,27 +165,38 @@ def _moved(node: Node, index: int, operation: str, parts: list[Tensor]) -> Tenso
     def several(name: str) -> list[int]:
         return [signed(size) for size in saved_of(node, name)]
 
-    ways: dict[str, Callable[[], Tensor | None]] = {
-        **dict.fromkeys(_RESHAPES, lambda: x.reshape(shape)),
-        "torch::autograd::CopySlices": lambda: x,
-        "AsStrided": lambda: x.contiguous().as_strided(several("size"), several("stride"), 0),
-        "Index": lambda: x[
-            tuple(slice(None) if i is None else i for i in saved_of(node, "indices"))
-        ],
-        "Unbind": lambda: x.unbind(one("dim"))[index],
-        "Stack": lambda: torch.stack(parts, dim=one("dim")) if whole else None,
-        "Cat": lambda: torch.cat(parts, dim=one("dim")) if whole else None,
-        "Expand": lambda: x.expand(shape),
-        "T": lambda: x.T,
-        "Transpose": lambda: x.transpose(one("dim0"), one("dim1")),
-        "Permute": lambda: x.permute(several("dims")),
-        "Slice": lambda: x.movedim(one("dim"), 0)[
-            slice(*map(one, ("start", "end", "step")))
-        ].movedim(0, one("dim")),
-        "Roll": lambda: x.roll(several("shifts"), several("dims")),
-        "Select": lambda: x.select(one("dim"), one("index")),
-    }
-    return ways[operation]() if operation in ways else None
+    match operation_of(node):
+        case operation if operation in _RESHAPES:
+            return x.reshape(shape)
+        case "torch::autograd::CopySlices":
+            return x
+        case "AsStrided":
+            return x.contiguous().as_strided(several("size"), several("stride"), 0)
+        case "Index":
+            indices = saved_of(node, "indices")
+            return x[tuple(slice(None) if i is None else i for i in indices)]
+        case "Unbind":
+            return x.unbind(one("dim"))[index]
+        case "Stack" | "Cat" as operation:
+            if len(parts) < len(node.next_functions):
+                return None  # a part is a constant
+            return (torch.stack if operation == "Stack" else torch.cat)(parts, dim=one("dim"))
+        case "Expand":
+            return x.expand(shape)
+        case "T":
+            return x.T
+        case "Transpose":
+            return x.transpose(one("dim0"), one("dim1"))
+        case "Permute":
+            return x.permute(several("dims"))
+        case "Slice":
+            rows = slice(one("start"), one("end"), one("step"))
+            return x.movedim(one("dim"), 0)[rows].movedim(0, one("dim"))
+        case "Roll":
+            return x.roll(several("shifts"), several("dims"))
+        case "Select":
+            return x.select(one("dim"), one("index"))
+    return None
 
 
 def signed(size: int) -> int:

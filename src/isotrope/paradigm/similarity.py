@@ -236,36 +236,46 @@ def compares(node: Node) -> bool:
 
 def similarity_of(node: Node) -> Similarity | None:
     """Return the similarity that a node computes; None if it computes something else."""
-    operation, above = operation_of(node), node.next_functions
-    alpha = number_of(saved_of(node, "alpha")) or 1.0
-    kind: Kind = "distance"
-    if operation in _PRODUCTS:
-        kind, (first, second) = "product", above[-2:]
-        # a dot product with a constant may be a gradient times embeddings, as in a surrogate loss
-        surrogate = operation == "Dot" and (first[0] is None or second[0] is None)
-        if surrogate or len(shape_of(node)) > 3:
-            return None
-    elif operation in _DISTANCES:
-        first, second = above[-2:]
-    elif operation in {"Sum", "Mean", *_NORMS, *_MEANS}:
-        compared = _rowwise(node, operation)
-        if compared is None:
-            return None
-        kind, first, second = compared
-        terms = math.prod(shape_of(*above[0])) / max(1, math.prod(shape_of(node)))
-        averaged = operation == "Mean" or saved_of(node, "reduction") == 1
-        alpha = 1 / terms if averaged else 1.0
-    elif operation == "Pdist":
-        first = second = above[0]
-    else:
+    compared = _compared(node)
+    if compared is None:
         return None
-    a, b = (None if x is None else Edge(x, index) for x, index in (first, second))
-    squared_length = a == b and operation in ("Sum", "Mean")
-    if squared_length or (a is None and b is None) or _of_weights(a) or _of_weights(b):
+    a, b = (None if x is None else Edge(x, index) for x, index in compared.operands)
+    if (a is None and b is None) or _of_weights(a) or _of_weights(b):
         return None
+    operation = operation_of(node)
+    if operation in ("Sum", "Mean") and a == b:
+        return None  # squared lengths
     if operation == "Mm" and _is_transposed(a) and not _is_transposed(b):
         return None  # dimensions are compared
-    return Similarity(node, kind, (a, b), node, alpha=alpha)
+    return Similarity(node, compared.kind, (a, b), node, alpha=compared.alpha)
+
+
+@dataclass(frozen=True)
+class _Compared:
+    kind: Kind
+    operands: tuple[_Input, _Input]
+    alpha: float = 1.0
+
+
+def _compared(node: Node) -> _Compared | None:
+    """Return what a node compares; None if its operation compares nothing."""
+    operation, above = operation_of(node), node.next_functions
+    if operation in _PRODUCTS:
+        # a dot product with a constant may be a gradient times embeddings, as in a surrogate loss
+        surrogate = operation == "Dot" and len(edges_above(above)) < 2
+        if surrogate or len(shape_of(node)) > 3:
+            return None
+        return _Compared("product", above[-2:], number_of(saved_of(node, "alpha")) or 1.0)
+    if operation in _DISTANCES:
+        return _Compared("distance", above[-2:])
+    if operation == "Pdist":
+        return _Compared("distance", (above[0], above[0]))
+    if operation in _MEANS:
+        if shape_of(node) != () or not _alike(*above):
+            return None
+        averaged = saved_of(node, "reduction") == 1
+        return _Compared("distance", above, 1 / math.prod(shape_of(*above[0])) if averaged else 1.0)
+    return _compared_by_row(node, operation) if operation in {"Sum", "Mean", *_NORMS} else None
 
 
 def _is_transposed(edge: Edge | None) -> bool:
@@ -289,33 +299,37 @@ def _of_weights(edge: Edge | None) -> bool:
     return weights
 
 
-def _rowwise(node: Node, operation: str) -> tuple[Kind, _Input, _Input] | None:
-    """Return kind and operands of (a * b).sum(-1), (a - b).norm(dim=-1) and the like."""
+def _compared_by_row(node: Node, operation: str) -> _Compared | None:
+    """Return what (a * b).sum(-1), (a - b).norm(dim=-1) and the like compare."""
     inner, index = node.next_functions[0]
-    shape = () if inner is None else shape_of(inner, index)
-    whole = shape_of(node) == () and operation in {"Sum", "Mean", *_MEANS}
-    if operation in _MEANS:
-        a, b = node.next_functions
-        return ("distance", a, b) if whole and _alike(a, b) else None
-    if (
-        len(shape) < 2
-        or shape[-1] < _LEAST_WIDTH
-        or not (whole or shape_of(node) in (shape[:-1], (*shape[:-1], 1)))
-    ):
+    shape, result = () if inner is None else shape_of(inner, index), shape_of(node)
+    if len(shape) < 2 or shape[-1] < _LEAST_WIDTH:
         return None
-    if operation in ("Sum", "Mean"):
-        factors = inner.next_functions
-        if operation_of(inner) == "Mul" and factors[0] != factors[1]:
-            return None if whole else ("product", *factors)
-        if operation_of(inner) not in ("Pow", "Mul", "Abs") or factors[0][0] is None:
-            return None
-        inner = factors[0][0]
-    if operation_of(inner) == "Add" and len(edges_above(inner.next_functions)) == 1:
-        inner = edges_above(inner.next_functions)[0][0]
-    if operation_of(inner) != "Sub" or len(inner.next_functions) != 2:
+    whole = result == () and operation not in _NORMS  # one number for all rows
+    if not whole and result not in (shape[:-1], (*shape[:-1], 1)):
         return None
-    a, b = inner.next_functions
-    return None if whole and not _alike(a, b) else ("distance", a, b)
+    alpha = 1 / (math.prod(shape) / max(1, math.prod(result))) if operation == "Mean" else 1.0
+    if operation in _NORMS:
+        return _difference(inner, alpha)
+    if operation_of(inner) not in ("Pow", "Mul", "Abs"):
+        return None
+    first, *others = inner.next_functions
+    if operation_of(inner) == "Mul" and others != [first]:
+        return None if whole else _Compared("product", inner.next_functions, alpha)
+    distance = _difference(first[0], alpha)
+    return None if distance is None or (whole and not _alike(*distance.operands)) else distance
+
+
+def _difference(node: Node | None, alpha: float) -> _Compared | None:
+    """Return the distance of the operands of a difference, to which a constant may be added."""
+    if node is None:
+        return None
+    above = edges_above(node.next_functions)
+    if operation_of(node) == "Add" and len(above) == 1:
+        node = above[0].node
+    if operation_of(node) != "Sub" or len(node.next_functions) != 2:
+        return None
+    return _Compared("distance", node.next_functions, alpha)
 
 
 def _alike(a: _Input, b: _Input) -> bool:
