@@ -9,7 +9,7 @@ as the trained weights and forgot less. Held-out records decide only which model
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -94,42 +94,54 @@ def with_recipe(
     if not chosen_later(settings) or RunFolder(settings.output).config.is_file():
         return settings, None  # a resumed run keeps its own
     encoder = encoder_of(settings)
-    say = warn if lines or settings.progress else lambda line: None
+    is_shown = lines or settings.progress
+    say = warn if is_shown else lambda line: None
     say("choosing settings: reading the data, and measuring the encoder on a part of it")
-    with showing(show=lines or settings.progress):
+    with showing(show=is_shown):
         facts = facts_of(encoder, settings)
-    scored = facts.kind == "scored pairs"
-    rule = _for_scores if scored else _for_texts if facts.columns == 1 else _for_pairs
-    given = given - {"objective_settings"}  # the choice includes what is given
-    made = [
-        choice
-        for choice in rule(facts, encoder, settings)
-        if choice.name not in given
-        or (choice.name in LIMITED and choice.value < getattr(settings, choice.name))
-    ]
+    made = [choice for choice in _choices(facts, encoder, settings) if _applies(choice, settings)]
     chosen = settings.model_copy(update={choice.name: choice.value for choice in made})
     for line in _explained(facts, made, settings):
         say(line)
     if settings.minutes is None:
         return chosen, None
-    whole = settings.model_copy(update={"minutes": None})
-    wanted = {choice.name: choice.value for choice in rule(facts, encoder, whole)}
-    lengths = [chosen.max_length, wanted["max_length"], SHORTEST]
+    unlimited = settings.model_copy(update={"minutes": None})
+    wanted = {choice.name: choice.value for choice in _choices(facts, encoder, unlimited)}
+    lengths = (chosen.max_length, wanted["max_length"], SHORTEST)
     own, longer, shorter = (np.minimum(facts.tokens, length).sum() for length in lengths)
-    derived = {"prefer"} & wanted.keys() - given if chosen.prefer != "original" else set[str]()
-    if facts.columns > 1 and "log_every" not in given:
-        derived.add("log_every")
-    if settings.patience is not None:
-        derived |= {"eval_every"} & wanted.keys() - given
     return chosen, TimeLimit(
         settings.minutes,
         {name: wanted[name] for name in LIMITED & wanted.keys()},
-        frozenset(derived),
+        _derived(chosen, wanted, facts) - settings.model_fields_set,
         second=wanted.get("refit", settings.refit),
         longer=float(longer / own),
         shorter=float(shorter / own),
         began=began,
     )
+
+
+def _choices(facts: Facts, encoder: SentenceEncoder, settings: TrainSettings) -> list[Choice]:
+    """Return the choices for records of this kind, also for settings that are given."""
+    if facts.kind == "scored pairs":
+        return _for_scores(facts, encoder, settings)
+    return (_for_texts if facts.columns == 1 else _for_pairs)(facts, encoder, settings)
+
+
+def _applies(choice: Choice, settings: TrainSettings) -> bool:
+    """Return whether a choice replaces a setting, which is not given or has to be lowered."""
+    if choice.name == "objective_settings" or choice.name not in settings.model_fields_set:
+        return True  # the choice of objective settings includes what is given
+    return choice.name in LIMITED and choice.value < getattr(settings, choice.name)
+
+
+def _derived(chosen: TrainSettings, wanted: Mapping[str, Any], facts: Facts) -> frozenset[str]:
+    """Return the settings that change with the number of steps, if they are not given."""
+    names = {"log_every"} if facts.columns > 1 else set[str]()
+    if chosen.prefer != "original":
+        names |= {"prefer"} & wanted.keys()
+    if chosen.patience is not None:
+        names |= {"eval_every"} & wanted.keys()
+    return frozenset(names)
 
 
 def _with_loss(settings: TrainSettings, *, planned: bool) -> TrainSettings:
@@ -307,43 +319,56 @@ def _for_texts(facts: Facts, encoder: SentenceEncoder, settings: TrainSettings) 
 
 def _watched(facts: Facts, settings: TrainSettings, steps: int) -> list[Choice]:
     """Return the choices that hold out data to compare the model before and after training."""
-    given, derived = "dev" in settings.model_fields_set, of_steps(steps)
+    given, split = settings.model_fields_set, facts.split
+    if "dev" in given and settings.dev is None:
+        return []
+    if "dev" not in given and not split.share:
+        hint = f"{split.lacks} to hold some out for a score; add `--dev FILE`"
+        return [Choice("eval_every", 0, hint) if settings.holdout else Choice("holdout", 0.0, hint)]
+    derived = of_steps(steps)
     # where single texts have little to teach, a training must prove its gain
     little = facts.columns == 1 and (facts.start.loss or 0) < _UNKNOWN
     strict = little or bool(facts.start.chance)
     # few held-out pairs can reject a training, but choose its best step only if --patience does
-    chosen = strict or (facts.columns > 1 and settings.patience is None)
-    chosen = chosen and "prefer" not in settings.model_fields_set
-    prefer = "original" if strict else str(derived["prefer"])
-    prefer = prefer if chosen else settings.prefer
-    why = f"the original model is saved if the trained one is {_REJECTED[prefer]}"
-    if facts.columns > 1 and facts.split.share and settings.dev in (None, "auto"):
-        share = (
-            "share no text with the others" if facts.split.apart else "may share a text with others"
-        )
-        why += f" on held-out pairs, which {share}"
-        split, wanted = facts.split, facts.split.share * facts.records
-        is_free = "holdout" not in settings.model_fields_set and facts.start.linked > 0
-        if is_free and split.apart and split.held < _FEW * wanted:
-            more = min(0.5, split.share * wanted / split.held)
-            why += f" ({split.held:,} in place of about {wanted:,.0f}, because linked pairs stay "
-            why += f"together; `--holdout {more:.2g}` holds out more)"
-    why += " (so few steps change little)" * (chosen and prefer == "best")
-    why += " (the texts can teach it little)" * (little and facts.start.loss is not None)
-    if given and settings.dev is None:
-        return []
-    if not (given or facts.split.share):
-        hint = f"{facts.split.lacks} to hold some out for a score; add `--dev FILE`"
-        return [Choice("eval_every", 0, hint) if settings.holdout else Choice("holdout", 0.0, hint)]
-    ends = [Choice("eval_every", 0 if settings.patience is None else derived["eval_every"], why)]
+    by_pairs = facts.columns > 1 and settings.patience is None
+    chosen = (strict or by_pairs) and "prefer" not in given
+    prefer: str = settings.prefer
     if chosen:
-        ends.append(Choice("prefer", prefer, why))
-    if facts.kind == "labelled texts" and settings.dev in (None, "auto"):
+        prefer = "original" if strict else str(derived["prefer"])
+    is_held_out = settings.dev in (None, "auto")  # and not a file
+    why = f"the original model is saved if the trained one is {_REJECTED[prefer]}"
+    if facts.columns > 1 and split.share and is_held_out:
+        why += f" on held-out pairs, which {_apart(facts, settings)}"
+    if chosen and prefer == "best":
+        why += " (so few steps change little)"
+    if little and facts.start.loss is not None:
+        why += " (the texts can teach it little)"
+    choices = [Choice("eval_every", 0 if settings.patience is None else derived["eval_every"], why)]
+    if chosen:
+        choices.append(Choice("prefer", prefer, why))
+    if facts.kind == "labelled texts" and is_held_out:
         several = "many texts have the label of a query, and this score counts all of the first ten"
-        ends.append(Choice("dev_metric", "ndcg@10", several))
-    if given:
-        return ends
-    return [Choice("dev", "auto", why), Choice("holdout", round(facts.split.share, 4), why), *ends]
+        choices.append(Choice("dev_metric", "ndcg@10", several))
+    if "dev" in given:
+        return choices
+    held_out = [Choice("dev", "auto", why), Choice("holdout", round(split.share, 4), why)]
+    return [*held_out, *choices]
+
+
+def _apart(facts: Facts, settings: TrainSettings) -> str:
+    """Return a phrase on what held-out pairs share with others, and why they may be few."""
+    split, wanted = facts.split, facts.split.share * facts.records
+    if not split.apart:
+        return "may share a text with others"
+    phrase = "share no text with the others"
+    is_free = "holdout" not in settings.model_fields_set and facts.start.linked > 0
+    if is_free and split.held < _FEW * wanted:
+        more = min(0.5, split.share * wanted / split.held)
+        phrase += (
+            f" ({split.held:,} in place of about {wanted:,.0f}, because linked pairs stay "
+            f"together; `--holdout {more:.2g}` holds out more)"
+        )
+    return phrase
 
 
 def _twice(facts: Facts, settings: TrainSettings) -> list[Choice]:
