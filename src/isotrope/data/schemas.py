@@ -23,9 +23,8 @@ text without visible characters, for example only zero-width spaces, counts as e
 """
 
 import re
-from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, compress
 from pathlib import Path
@@ -171,43 +170,57 @@ def _chosen(table: Table, columns: Sequence[str], group: str) -> Sequence[str]:
 
 def _pairs(table: Table, names: Mapping[str, str]) -> Form | None:
     """Return the form of a table with columns of :data:`PAIRS`; ``names`` has lower-case keys."""
+    matching = (
+        (first, name, negative)
+        for first, second, negative in PAIRS
+        for name in (second, f"{second}s")
+        if {first, name} <= names.keys()
+    )
+    first, second, negative = next(matching, ("", "", ""))
+    if not first:
+        return None
+    numbered = re.compile(rf"({negative}|{_NEGATIVE})(s|_?\d+)?")
+    negatives = [name for low, name in names.items() if numbered.fullmatch(low)][::-1]
+    texts = (names[first], names[second], *negatives)
+    if second == "pos" and {"pos_scores", "neg_scores"} <= names.keys():
+        return Form("pairs", texts, (names["pos_scores"], names["neg_scores"]))
+    if negatives:
+        scores = [names[name] for name in ("scores", "score") if name in names]
+        return Form("pairs", texts, tuple(scores[:1]))
     judging = (names[name] for name in _JUDGED if name in names)
-    scored = next((names[name] for name in _SCORE if name in names), "")
-    scored = scored or next(filter(table.judges, judging), "")
-    for first, second, other in PAIRS:
-        second = second if second in names else f"{second}s"
-        if first not in names or second not in names:
-            continue
-        numbered = re.compile(rf"({other}|{_NEGATIVE})(s|_?\d+)?")
-        negatives = [name for low, name in names.items() if numbered.fullmatch(low)][::-1]
-        texts = (names[first], names[second], *negatives)
-        if second == "pos" and {"pos_scores", "neg_scores"} <= {*names}:
-            return Form("pairs", texts, (names["pos_scores"], names["neg_scores"]))
-        if scored and not negatives:
-            cells = table.values(scored)
-            judges = {*map(number, cells)} == {0, 1} or isinstance([*cells, 0][0], list)
-            # a column ``pos`` or ``positive`` has positives by its name; others may have scores
-            if judges or not second.startswith("pos") or first == "messages":
-                return Form("scored pairs", texts, (scored,))
-        given = next((names[name] for name in ("scores", "score") if name in names), "")
-        return Form("pairs", texts, (given,) if given and negatives else ())
-    return None
+    usual = next((names[name] for name in _SCORE if name in names), "")
+    if scored := usual or next(filter(table.judges, judging), ""):
+        cells = table.values(scored)
+        judges = {*map(number, cells)} == {0, 1} or isinstance([*cells, 0][0], list)
+        # a column ``pos`` or ``positive`` has positives by its name; others may have scores
+        if judges or not second.startswith("pos") or first == "messages":
+            return Form("scored pairs", texts, (scored,))
+    return Form("pairs", texts)
 
 
 def _untitled(table: Table) -> Form:
     """Return the form of columns without names; a column of mostly numbers has no texts."""
-    numbers = {n: table.numbers(n) for n in table.columns if len(table.columns) > 1}
-    texts = tuple(name for name in table.columns if not numbers.get(name))
-    scores = tuple(name for name, own in numbers.items() if own and not are_ids(own))
-    own = [value for each in numbers.values() for value in each]
-    differ = texts == table.columns[:1] and are_answers(own)
-    spelt = len(table.columns) == 2 and all(isinstance(value, str) for value in own)
-    if len(texts) == 1 and not (spelt and (differ or not table.how)):
-        label = scores[0] if len(scores) == 1 else ""
-        return Form("labelled texts" if label else "texts", texts, group=label)
+    if len(table.columns) == 1:
+        return Form("texts", table.columns)
+    numbers = {name: own for name in table.columns if (own := table.numbers(name))}
+    texts = tuple(name for name in table.columns if name not in numbers)
+    scores = tuple(name for name, own in numbers.items() if not are_ids(own))
     if len(texts) == 2 and scores:
         return Form("scored pairs", texts, scores[-1:])
-    return Form("pairs", texts if texts[1:] else table.columns, scores if texts[1:] else ())
+    if len(texts) > 1:
+        return Form("pairs", texts, scores)
+    if not texts or _are_texts(table, numbers):
+        return Form("pairs", table.columns)
+    label = scores[0] if len(scores) == 1 else ""
+    return Form("labelled texts" if label else "texts", texts, group=label)
+
+
+def _are_texts(table: Table, numbers: Mapping[str, Sequence[object]]) -> bool:
+    """Return whether the numbers beside a column of texts are texts, such as answers."""
+    own = [*chain(*numbers.values())]
+    if len(table.columns) > 2 or not all(isinstance(value, str) for value in own):
+        return False
+    return not table.how or (table.columns[1] in numbers and are_answers(own))
 
 
 def _proposal(table: Table, choose: int) -> str:
@@ -290,7 +303,9 @@ class Reading:
             before = self.records
             records = self._read(table, form)
             if form.kind == "labelled texts" and self.paired:
-                records = _by_label(records, self)
+                from isotrope.data.text.views import pairs_by_label
+
+                records = pairs_by_label(records, self.holds_out, self.leave)
             for record in records:
                 self.records += 1
                 self.negatives[max(len(record.texts) - 2, 0)] += 1
@@ -333,50 +348,29 @@ class Reading:
         )
 
     def _read(self, table: Table, form: Form) -> Iterator[Record]:
-        opens, paired = True, len(form.texts) > 1
+        """Yield the records of a table, and count its rows."""
+        opens = True
         by_line = not table.titled and len(table.columns) == 1
-        for line, row in table.rows(form.columns):
-            if not row or (by_line and not visible(str(row[0] or "").strip())):
+        for line, cells in table.rows(form.columns):
+            if not cells or (by_line and not visible(str(cells[0] or "").strip())):
                 opens = True
                 continue
             self.rows += 1
-            where = (table.place, line)
-            if table.titled and all(isinstance(cell, str) for cell in row) and row == form.columns:
-                self.leave("a repeated header", *where)
+            if table.titled and all(isinstance(c, str) for c in cells) and cells == form.columns:
+                self.leave("a repeated header", table.place, line)
                 continue
-            cells = dict(zip(form.columns, row, strict=True))
-            texts = [
-                [visible(text) for text in cell_texts(cells[name], *where, name)]
-                for name in form.texts
-            ]
-            scores = cell_scores([cells[name] for name in form.scores], *where, form.scores)
-            group = mark(cells[form.group], *where, form.group) if form.group else ""
-            own_id = mark(cells[form.id], *where, form.id) if form.id else ""
-            anchors, positives = texts[0], texts[1] if paired else [""]
-            others = [text for column in texts[2:] for text in column]
-            negatives = [text for text in others if text]
-            if len(anchors) > 1:
-                raise InputError(
-                    f"{place(*where)}: give one text as the anchor; column {form.texts[0]!r} holds "
-                    f"{len(anchors)} texts"
-                )
-            anchor = anchors[0] if anchors else ""
-            if form.kind == "labelled texts" and not group:
-                self.leave("no label", *where)
+            records = _records(cells, form, table.place, line)
+            whole = [record for record in records if all(record.texts[:2])]
+            if form.kind == "labelled texts" and not records[0].group:
+                self.leave("no label", table.place, line)
                 continue
-            if not anchor or (paired and not any(positives)):
-                self.leave(EMPTY, *where)
-                opens = opens or not paired
+            if not whole:
+                self.leave(EMPTY, table.place, line)
+                opens = opens or len(form.texts) == 1
                 continue
-            for i, positive in enumerate(positives):
-                if paired and not positive:
-                    continue
-                own_texts = (anchor, positive, *negatives) if paired else (anchor,)
-                own_scores = _own_scores(scores, i, form)
-                if len(own_scores) == 1 + len(others):  # a score for each text after the anchor
-                    own_scores = tuple(compress(own_scores, (True, *others)))
-                self._opening = self._opening or own_texts
-                yield Record(own_texts, table.place, line, opens, group, own_scores, own_id)
+            self._opening = self._opening or whole[0].texts
+            for record in whole:
+                yield record._replace(opens=opens)
                 opens = False
 
     def leave(self, reason: str, path: Path, line: int) -> None:
@@ -409,21 +403,20 @@ class Reading:
     def not_read(self) -> list[str]:
         """List of phrases on columns, rows and files that were not read; may be empty."""
         form, table = next(iter(self.forms.items()))
-        hint = "" if form.group else _AS_GROUPS
-        unread = [n + hint * (n == "label") for n in table.columns if n not in form.columns]
-        parts = [f"not read: {', '.join(unread)}"] if unread and not self.columns else []
-        parts += [f"left out: {self.left_out}"] if self.left else []
-        names = {name.lower() for name in table.columns}
-        if table.titled and table.how and not names & (HEADER | {c.lower() for c in self.columns}):
+        parts = []
+        unread = [name for name in table.columns if name not in form.columns]
+        if unread and not self.columns:
+            hints = {"label": _AS_GROUPS} if not form.group else {}
+            parts.append(f"not read: {', '.join(name + hints.get(name, '') for name in unread)}")
+        if self.left:
+            parts.append(f"left out: {self.left_out}")
+        names, usual = {*map(str.lower, table.columns)}, HEADER.union(map(str.lower, self.columns))
+        if table.titled and table.how and names.isdisjoint(usual):
             parts.append("the first line is the header; if it is a record, put a header above it")
         if form.kind == "texts" and not table.titled and "\t" in self._opening[0]:
             parts.append("tabs are characters of a text; if they separate columns, name it .tsv")
         if self.other_files:
-            known = sorted(p.name for p in self.other_files if plain_suffix(p) in SUFFIXES)
-            others = [path for path in self.other_files if plain_suffix(path) not in SUFFIXES]
-            ends = Counter(path.suffix or path.name for path in others).most_common(4)
-            kinds = [*known[:4], *(f"{n} {end}" for end, n in ends)]
-            parts.append(f"files not read: {', '.join(kinds)}{', ...' if known[4:] else ''}")
+            parts.append(f"files not read: {_listed(self.other_files)}")
         return parts
 
     def __str__(self) -> str:
@@ -450,51 +443,49 @@ class Reading:
         return "; ".join(["".join(parts), *self.not_read])
 
 
-def _own_scores(scores: Sequence[list[float]], positive: int, form: Form) -> tuple[float, ...]:
-    """Return the scores of one positive of a row, which becomes a record."""
-    if len(form.scores) < 2:
-        several = form.kind == "scored pairs" and len(scores[0]) > 1  # of the texts of a list
-        return tuple(scores[0][positive : positive + 1] if several else chain(*scores))
-    own = scores[0][positive : positive + 1]
-    return (*own, *chain.from_iterable(scores[1:])) if own else ()
+def _listed(files: Sequence[Path]) -> str:
+    """Return the names of readable files, and the counts of the other endings."""
+    known = sorted(path.name for path in files if plain_suffix(path) in SUFFIXES)
+    others = [path.suffix or path.name for path in files if plain_suffix(path) not in SUFFIXES]
+    ends = [f"{count} {end}" for end, count in Counter(others).most_common(4)]
+    return ", ".join([*known[:4], *ends, *["..."] * bool(known[4:])])
 
 
-def _by_label(records: Iterable[Record], reading: Reading) -> Iterator[Record]:
-    """Pair each text with the previous text of its label, and the first text with the last.
-
-    No text is in a pair with a held-out anchor and in one with another anchor. The only held-out
-    text of a label becomes a positive of the others, unless it has other labels, too.
-    """
-    import numpy as np
-
-    from isotrope.data.text.repeats import hash64, near_identical
-
-    first: dict[tuple[str, bool], Record] = {}
-    before: dict[tuple[str, bool], Record] = {}
-    hashes = array("Q")  # 8 bytes for each text
-    for record in records:
-        side = record.group, reading.holds_out(record.texts[0])
-        hashes.append(hash64(near_identical(record.texts[0])))
-        if side in before:
-            yield _paired(record, before[side])
-        first.setdefault(side, record)
-        before[side] = record
-    values, counts = np.unique(np.frombuffer(hashes, np.uint64), return_counts=True)
-    repeated = frozenset(values[counts > 1].tolist())
-    for (label, held), record in first.items():
-        others = label, not held
-        if before[label, held] is not record:
-            yield _paired(record, before[label, held])
-        elif others not in first:
-            reading.leave("a label that no other row has", record.path, record.line)
-        elif (several := before[others] is not first[others]) or held:
-            # a single text becomes only a positive
-            anchor, positive = (first[others], record) if several else (record, first[others])
-            if hash64(near_identical(positive.texts[0])) in repeated:
-                reading.leave("a text that has several labels", record.path, record.line)
-            else:
-                yield _paired(anchor, positive)
+def _records(cells: Sequence[object], form: Form, path: Path, line: int) -> list[Record]:
+    """Return the records of a row, one for each positive; anchor and positive may be empty."""
+    cell = dict(zip(form.columns, cells, strict=True))
+    texts = [[visible(t) for t in cell_texts(cell[c], path, line, c)] for c in form.texts]
+    scores = cell_scores([cell[column] for column in form.scores], path, line, form.scores)
+    group = mark(cell[form.group], path, line, form.group) if form.group else ""
+    own_id = mark(cell[form.id], path, line, form.id) if form.id else ""
+    if len(texts[0]) > 1:
+        raise InputError(
+            f"{place(path, line)}: give one text as the anchor; column {form.texts[0]!r} holds "
+            f"{len(texts[0])} texts"
+        )
+    anchor = "".join(texts[0])
+    record = Record((anchor,), path, line, opens=False, group=group, id=own_id)
+    if len(texts) == 1:
+        return [record]
+    others = [*chain(*texts[2:])]
+    negatives = [text for text in others if text]
+    return [
+        record._replace(
+            texts=(anchor, positive, *negatives), scores=_own_scores(scores, i, others, form)
+        )
+        for i, positive in enumerate(texts[1])
+    ]
 
 
-def _paired(anchor: Record, positive: Record) -> Record:
-    return anchor._replace(texts=(anchor.texts[0], positive.texts[0]))
+def _own_scores(
+    scores: Sequence[list[float]], positive: int, negatives: Sequence[str], form: Form
+) -> tuple[float, ...]:
+    """Return the scores of one positive of a row, and of the negatives that are not empty."""
+    if not scores:
+        return ()
+    first, *others = scores
+    by_text = len(scores) > 1 or (form.kind == "scored pairs" and len(first) > 1)
+    own = first[positive : positive + 1] if by_text else first
+    every = (*own, *chain(*others)) if own else ()
+    has_each = len(every) == 1 + len(negatives)  # a score for each text after the anchor
+    return tuple(compress(every, (True, *negatives))) if has_each else every

@@ -1,13 +1,14 @@
 """Forms the positive of each record, and splits the records into training and held-out records.
 
 The positive is the text itself (``dropout``), the next text in the document (``adjacent``), or the
-second text of the record (``pairs``).
+second text of the record (``pairs``). Labelled texts become such records by their labels.
 """
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import compress
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -62,6 +63,48 @@ def resolve(views: ViewsName, first: Record) -> Views:
             f"`--views {views}`, a record needs one text, but this record has {len(first.texts)}"
         )
     return views
+
+
+def pairs_by_label(
+    records: Iterable[Record],
+    holds_out: Callable[[str], bool],
+    leave: Callable[[str, Path, int], None],
+) -> Iterator[Record]:
+    """Pair each text with the previous text of its label, and the first text with the last.
+
+    No text is in a pair with a held-out anchor and in one with another anchor. The only held-out
+    text of a label becomes a positive of the others, unless it has other labels, too. For a skipped
+    text, ``leave`` gets the reason, the file and the line.
+    """
+    first: dict[tuple[str, bool], Record] = {}
+    before: dict[tuple[str, bool], Record] = {}
+    hashes = array("Q")  # 8 bytes for each text
+    for record in records:
+        side = record.group, holds_out(record.texts[0])
+        hashes.append(hash64(near_identical(record.texts[0])))
+        if side in before:
+            yield _paired(record, before[side])
+        first.setdefault(side, record)
+        before[side] = record
+    values, counts = np.unique(np.frombuffer(hashes, np.uint64), return_counts=True)
+    repeated = frozenset(values[counts > 1].tolist())
+    for (label, held), record in first.items():
+        others = label, not held
+        if before[label, held] is not record:
+            yield _paired(record, before[label, held])
+        elif others not in first:
+            leave("a label that no other row has", record.path, record.line)
+        elif (several := before[others] is not first[others]) or held:
+            # a single text becomes only a positive
+            anchor, positive = (first[others], record) if several else (record, first[others])
+            if hash64(near_identical(positive.texts[0])) in repeated:
+                leave("a text that has several labels", record.path, record.line)
+            else:
+                yield _paired(anchor, positive)
+
+
+def _paired(anchor: Record, positive: Record) -> Record:
+    return anchor._replace(texts=(anchor.texts[0], positive.texts[0]))
 
 
 FEWEST = 40  # held-out records that suffice to compare two models
