@@ -170,32 +170,28 @@ def _chosen(table: Table, columns: Sequence[str], group: str) -> Sequence[str]:
 
 def _pairs(table: Table, names: Mapping[str, str]) -> Form | None:
     """Return the form of a table with columns of :data:`PAIRS`; ``names`` has lower-case keys."""
-    matching = (
-        (first, name, negative)
-        for first, second, negative in PAIRS
-        for name in (second, f"{second}s")
-        if {first, name} <= names.keys()
-    )
-    first, second, negative = next(matching, ("", "", ""))
-    if not first:
-        return None
-    numbered = re.compile(rf"({negative}|{_NEGATIVE})(s|_?\d+)?")
-    negatives = [name for low, name in names.items() if numbered.fullmatch(low)][::-1]
-    texts = (names[first], names[second], *negatives)
-    if second == "pos" and {"pos_scores", "neg_scores"} <= names.keys():
-        return Form("pairs", texts, (names["pos_scores"], names["neg_scores"]))
-    if negatives:
-        scores = [names[name] for name in ("scores", "score") if name in names]
-        return Form("pairs", texts, tuple(scores[:1]))
-    judging = (names[name] for name in _JUDGED if name in names)
-    usual = next((names[name] for name in _SCORE if name in names), "")
-    if scored := usual or next(filter(table.judges, judging), ""):
-        cells = table.values(scored)
-        judges = {*map(number, cells)} == {0, 1} or isinstance([*cells, 0][0], list)
-        # a column ``pos`` or ``positive`` has positives by its name; others may have scores
-        if judges or not second.startswith("pos") or first == "messages":
-            return Form("scored pairs", texts, (scored,))
-    return Form("pairs", texts)
+    for first, second, negative in PAIRS:
+        second = second if second in names else f"{second}s"
+        if first not in names or second not in names:
+            continue
+        numbered = re.compile(rf"({negative}|{_NEGATIVE})(s|_?\d+)?")
+        negatives = [name for low, name in names.items() if numbered.fullmatch(low)][::-1]
+        texts = (names[first], names[second], *negatives)
+        if second == "pos" and {"pos_scores", "neg_scores"} <= names.keys():
+            return Form("pairs", texts, (names["pos_scores"], names["neg_scores"]))
+        if negatives:
+            scores = [names[name] for name in ("scores", "score") if name in names]
+            return Form("pairs", texts, tuple(scores[:1]))
+        judging = (names[name] for name in _JUDGED if name in names)
+        usual = next((names[name] for name in _SCORE if name in names), "")
+        if scored := usual or next(filter(table.judges, judging), ""):
+            cells = table.values(scored)
+            judges = {*map(number, cells)} == {0, 1} or isinstance([*cells, 0][0], list)
+            # a column ``pos`` or ``positive`` has positives by its name; others may have scores
+            if judges or not second.startswith("pos") or first == "messages":
+                return Form("scored pairs", texts, (scored,))
+        return Form("pairs", texts)
+    return None
 
 
 def _untitled(table: Table) -> Form:
@@ -209,18 +205,13 @@ def _untitled(table: Table) -> Form:
         return Form("scored pairs", texts, scores[-1:])
     if len(texts) > 1:
         return Form("pairs", texts, scores)
-    if not texts or _are_texts(table, numbers):
+    own = [*chain(*numbers.values())]
+    spelt = len(table.columns) == 2 and all(isinstance(value, str) for value in own)
+    second = table.columns[1] in numbers
+    if not texts or (spelt and (not table.how or (second and are_answers(own)))):
         return Form("pairs", table.columns)
     label = scores[0] if len(scores) == 1 else ""
     return Form("labelled texts" if label else "texts", texts, group=label)
-
-
-def _are_texts(table: Table, numbers: Mapping[str, Sequence[object]]) -> bool:
-    """Return whether the numbers beside a column of texts are texts, such as answers."""
-    own = [*chain(*numbers.values())]
-    if len(table.columns) > 2 or not all(isinstance(value, str) for value in own):
-        return False
-    return not table.how or (table.columns[1] in numbers and are_answers(own))
 
 
 def _proposal(table: Table, choose: int) -> str:
@@ -305,7 +296,7 @@ class Reading:
             if form.kind == "labelled texts" and self.paired:
                 from isotrope.data.text.views import pairs_by_label
 
-                records = pairs_by_label(records, self.holds_out, self.leave)
+                records = pairs_by_label(records, self)
             for record in records:
                 self.records += 1
                 self.negatives[max(len(record.texts) - 2, 0)] += 1
@@ -483,9 +474,9 @@ def _own_scores(
     """Return the scores of one positive of a row, and of the negatives that are not empty."""
     if not scores:
         return ()
-    first, *others = scores
-    by_text = len(scores) > 1 or (form.kind == "scored pairs" and len(first) > 1)
-    own = first[positive : positive + 1] if by_text else first
+    own, *others = scores
+    if len(scores) > 1 or (form.kind == "scored pairs" and len(own) > 1):
+        own = own[positive : positive + 1]
     every = (*own, *chain(*others)) if own else ()
     has_each = len(every) == 1 + len(negatives)  # a score for each text after the anchor
     return tuple(compress(every, (True, *negatives))) if has_each else every

@@ -157,7 +157,9 @@ def _product(node: Node, first: str, second: str) -> Tensor | None:
 
 def _moved(node: Node, index: int, parts: list[Tensor]) -> Tensor | None:
     """Return the result of an operation that only moves numbers; None for an unknown one."""
-    x, shape = parts[0], shape_of(node, index)
+    operation, x, shape = operation_of(node), parts[0], shape_of(node, index)
+    if operation in ("Stack", "Cat") and len(parts) < len(node.next_functions):
+        return None  # a part is a constant
 
     def one(name: str) -> int:
         return signed(saved_of(node, name))
@@ -165,38 +167,27 @@ def _moved(node: Node, index: int, parts: list[Tensor]) -> Tensor | None:
     def several(name: str) -> list[int]:
         return [signed(size) for size in saved_of(node, name)]
 
-    match operation_of(node):
-        case operation if operation in _RESHAPES:
-            return x.reshape(shape)
-        case "torch::autograd::CopySlices":
-            return x
-        case "AsStrided":
-            return x.contiguous().as_strided(several("size"), several("stride"), 0)
-        case "Index":
-            indices = saved_of(node, "indices")
-            return x[tuple(slice(None) if i is None else i for i in indices)]
-        case "Unbind":
-            return x.unbind(one("dim"))[index]
-        case "Stack" | "Cat" as operation:
-            if len(parts) < len(node.next_functions):
-                return None  # a part is a constant
-            return (torch.stack if operation == "Stack" else torch.cat)(parts, dim=one("dim"))
-        case "Expand":
-            return x.expand(shape)
-        case "T":
-            return x.T
-        case "Transpose":
-            return x.transpose(one("dim0"), one("dim1"))
-        case "Permute":
-            return x.permute(several("dims"))
-        case "Slice":
-            rows = slice(one("start"), one("end"), one("step"))
-            return x.movedim(one("dim"), 0)[rows].movedim(0, one("dim"))
-        case "Roll":
-            return x.roll(several("shifts"), several("dims"))
-        case "Select":
-            return x.select(one("dim"), one("index"))
-    return None
+    ways: dict[str, Callable[[], Tensor]] = {
+        **dict.fromkeys(_RESHAPES, lambda: x.reshape(shape)),
+        "torch::autograd::CopySlices": lambda: x,
+        "AsStrided": lambda: x.contiguous().as_strided(several("size"), several("stride"), 0),
+        "Index": lambda: x[
+            tuple(slice(None) if i is None else i for i in saved_of(node, "indices"))
+        ],
+        "Unbind": lambda: x.unbind(one("dim"))[index],
+        "Stack": lambda: torch.stack(parts, dim=one("dim")),
+        "Cat": lambda: torch.cat(parts, dim=one("dim")),
+        "Expand": lambda: x.expand(shape),
+        "T": lambda: x.T,
+        "Transpose": lambda: x.transpose(one("dim0"), one("dim1")),
+        "Permute": lambda: x.permute(several("dims")),
+        "Slice": lambda: x.movedim(one("dim"), 0)[
+            slice(*map(one, ("start", "end", "step")))
+        ].movedim(0, one("dim")),
+        "Roll": lambda: x.roll(several("shifts"), several("dims")),
+        "Select": lambda: x.select(one("dim"), one("index")),
+    }
+    return ways[operation]() if operation in ways else None
 
 
 def signed(size: int) -> int:

@@ -9,7 +9,7 @@ as the trained weights and forgot less. Held-out records decide only which model
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -99,20 +99,28 @@ def with_recipe(
     say("choosing settings: reading the data, and measuring the encoder on a part of it")
     with showing(show=is_shown):
         facts = facts_of(encoder, settings)
-    made = [choice for choice in _choices(facts, encoder, settings) if _applies(choice, settings)]
+    rule = _for_texts if facts.columns == 1 else _for_pairs
+    if facts.kind == "scored pairs":
+        rule = _for_scores
+    made = [choice for choice in rule(facts, encoder, settings) if _applies(choice, settings)]
     chosen = settings.model_copy(update={choice.name: choice.value for choice in made})
     for line in _explained(facts, made, settings):
         say(line)
     if settings.minutes is None:
         return chosen, None
     unlimited = settings.model_copy(update={"minutes": None})
-    wanted = {choice.name: choice.value for choice in _choices(facts, encoder, unlimited)}
+    wanted = {choice.name: choice.value for choice in rule(facts, encoder, unlimited)}
     lengths = (chosen.max_length, wanted["max_length"], SHORTEST)
     own, longer, shorter = (np.minimum(facts.tokens, length).sum() for length in lengths)
+    derived = {
+        "prefer": "prefer" in wanted and chosen.prefer != "original",
+        "eval_every": "eval_every" in wanted and settings.patience is not None,
+        "log_every": facts.columns > 1,
+    }
     return chosen, TimeLimit(
         settings.minutes,
         {name: wanted[name] for name in LIMITED & wanted.keys()},
-        _derived(chosen, wanted, facts) - settings.model_fields_set,
+        frozenset(name for name in derived.keys() - given if derived[name]),
         second=wanted.get("refit", settings.refit),
         longer=float(longer / own),
         shorter=float(shorter / own),
@@ -120,28 +128,11 @@ def with_recipe(
     )
 
 
-def _choices(facts: Facts, encoder: SentenceEncoder, settings: TrainSettings) -> list[Choice]:
-    """Return the choices for records of this kind, also for settings that are given."""
-    if facts.kind == "scored pairs":
-        return _for_scores(facts, encoder, settings)
-    return (_for_texts if facts.columns == 1 else _for_pairs)(facts, encoder, settings)
-
-
 def _applies(choice: Choice, settings: TrainSettings) -> bool:
     """Return whether a choice replaces a setting, which is not given or has to be lowered."""
     if choice.name == "objective_settings" or choice.name not in settings.model_fields_set:
         return True  # the choice of objective settings includes what is given
     return choice.name in LIMITED and choice.value < getattr(settings, choice.name)
-
-
-def _derived(chosen: TrainSettings, wanted: Mapping[str, Any], facts: Facts) -> frozenset[str]:
-    """Return the settings that change with the number of steps, if they are not given."""
-    names = {"log_every"} if facts.columns > 1 else set[str]()
-    if chosen.prefer != "original":
-        names |= {"prefer"} & wanted.keys()
-    if chosen.patience is not None:
-        names |= {"eval_every"} & wanted.keys()
-    return frozenset(names)
 
 
 def _with_loss(settings: TrainSettings, *, planned: bool) -> TrainSettings:
@@ -193,7 +184,7 @@ def _for_pairs(facts: Facts, encoder: SentenceEncoder, settings: TrainSettings) 
     before = facts.start.loss
     loss = _UNKNOWN if before is None else before
     left = float(np.interp(loss, (_KNOWN, _UNKNOWN), (0.1, 1)))
-    query, passage = own_prompts(encoder)
+    size, (query, passage) = _batch(facts, settings), own_prompts(encoder)
     own = settings.objective_settings
     both = "the loss of each step; it compares each text of a pair with all others in the batch"
     state = "there is much to learn" if left == 1 else "the encoder already ranks many pairs well"
@@ -216,11 +207,7 @@ def _for_pairs(facts: Facts, encoder: SentenceEncoder, settings: TrainSettings) 
         *_watched(facts, settings, steps),
         *_twice(facts, settings),
         *(often if often[0].value != settings.log_every else []),
-        Choice(
-            "batch_size",
-            _batch(facts, settings),
-            "in a batch, each pair is compared with all others",
-        ),
+        Choice("batch_size", size, "in a batch, each pair is compared with all others"),
         _rate(left, encoder, until.why),
         until,
         Choice("warmup", 0.1, until.why),
@@ -296,7 +283,7 @@ def _until(
 
 def _for_texts(facts: Facts, encoder: SentenceEncoder, settings: TrainSettings) -> list[Choice]:
     """Return the choices for single texts: SimCSE's settings, checked on held-out text."""
-    wanted = _wanted(1.0, facts, settings)
+    size, wanted = _batch(facts, settings), _wanted(1.0, facts, settings)
     longest = min(limit_of(settings, encoder), 128)
     clause = f"at most 128 for single texts; {encoder.limit_clause}"
     length = _length(longest, clause, min(1.0, wanted), facts, settings)
@@ -309,9 +296,7 @@ def _for_texts(facts: Facts, encoder: SentenceEncoder, settings: TrainSettings) 
     return [
         length,
         *_watched(facts, settings, steps),
-        Choice(
-            "batch_size", _batch(facts, settings), "the other texts of a batch are the negatives"
-        ),
+        Choice("batch_size", size, "the other texts of a batch are the negatives"),
         until,
         Choice("between", 0.5, "the saved weights lie midway between original and trained weights"),
     ]

@@ -8,13 +8,12 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import compress
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from isotrope.core.errors import InputError, place
-from isotrope.data.schemas import Record
+from isotrope.data.schemas import Reading, Record
 from isotrope.data.text.repeats import hash64, joined_groups, letters, near_identical
 
 Views = Literal["dropout", "adjacent", "pairs"]
@@ -65,22 +64,17 @@ def resolve(views: ViewsName, first: Record) -> Views:
     return views
 
 
-def pairs_by_label(
-    records: Iterable[Record],
-    holds_out: Callable[[str], bool],
-    leave: Callable[[str, Path, int], None],
-) -> Iterator[Record]:
+def pairs_by_label(records: Iterable[Record], reading: Reading) -> Iterator[Record]:
     """Pair each text with the previous text of its label, and the first text with the last.
 
     No text is in a pair with a held-out anchor and in one with another anchor. The only held-out
-    text of a label becomes a positive of the others, unless it has other labels, too. For a skipped
-    text, ``leave`` gets the reason, the file and the line.
+    text of a label becomes a positive of the others, unless it has other labels, too.
     """
     first: dict[tuple[str, bool], Record] = {}
     before: dict[tuple[str, bool], Record] = {}
     hashes = array("Q")  # 8 bytes for each text
     for record in records:
-        side = record.group, holds_out(record.texts[0])
+        side = record.group, reading.holds_out(record.texts[0])
         hashes.append(hash64(near_identical(record.texts[0])))
         if side in before:
             yield _paired(record, before[side])
@@ -93,12 +87,12 @@ def pairs_by_label(
         if before[label, held] is not record:
             yield _paired(record, before[label, held])
         elif others not in first:
-            leave("a label that no other row has", record.path, record.line)
+            reading.leave("a label that no other row has", record.path, record.line)
         elif (several := before[others] is not first[others]) or held:
             # a single text becomes only a positive
             anchor, positive = (first[others], record) if several else (record, first[others])
             if hash64(near_identical(positive.texts[0])) in repeated:
-                leave("a text that has several labels", record.path, record.line)
+                reading.leave("a text that has several labels", record.path, record.line)
             else:
                 yield _paired(anchor, positive)
 
