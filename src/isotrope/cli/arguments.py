@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -89,34 +88,42 @@ def add_fields(
     for name, field in fields.items():
         extra = extra_of(field)
         title = extra.get("group", "")
-        if title not in groups:
+        if title not in groups:  # the help lists groups in the order of their first field
             groups[title] = parser.add_argument_group(title)
-        add = groups[title].add_argument
-        common: dict[str, Any] = {"default": argparse.SUPPRESS, "help": _help(field, extra)}
-        many = typing.get_origin(field.annotation) is list
+        common = {"default": argparse.SUPPRESS, "help": _help(field, extra)}
         if extra.get("positional"):
-            nargs, word = "*" if many else "?", extra["metavar"]
-            if typing.get_origin(field.annotation) is typing.Literal:
-                common["choices"] = typing.get_args(field.annotation)
-            parser.add_argument(name, nargs=nargs, **common | {"default": None, "metavar": word})
+            parser.add_argument(name, **common | _position(field, extra))
             continue
         flag = extra.get("name") or "--" + name.replace("_", "-")
         flags = [extra["short"], flag] if "short" in extra else [flag]
         if both_ways and flag[2:] in ACCEPTED:
             flags.append(f"--{ACCEPTED[flag[2:]]}")
-        if field.annotation is bool:
-            way = argparse.BooleanOptionalAction if both_ways else "store_true"
-            add(*flags, dest=name, action=way, **common)
-            continue
-        common["metavar"] = extra.get("metavar") or _metavar(field.annotation)
-        (item,) = typing.get_args(field.annotation) if many else (None,)
-        if extra.get("many") or item is int or typing.get_origin(item) is typing.Literal:
-            default = field.get_default(call_default_factory=True)
-            # without a value, the list is empty: needed if the default or a file has values
-            nargs = "*" if default and both_ways else "+"
-            add(*flags, dest=name, nargs=nargs, action="extend", **common)
-        else:
-            add(*flags, dest=name, action="append" if many else "store", **common)
+        action = _action(field, extra, both_ways=both_ways)
+        groups[title].add_argument(*flags, dest=name, **common | action)
+
+
+def _position(field: "FieldInfo", extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how argparse reads a positional argument."""
+    kind = typing.get_origin(field.annotation)
+    choices = typing.get_args(field.annotation) if kind is typing.Literal else None
+    nargs = "*" if kind is list else "?"
+    return {"default": None, "nargs": nargs, "metavar": extra["metavar"], "choices": choices}
+
+
+def _action(field: "FieldInfo", extra: Mapping[str, Any], *, both_ways: bool) -> dict[str, Any]:
+    """Return how argparse reads the values of a flag."""
+    if field.annotation is bool:
+        return {"action": argparse.BooleanOptionalAction if both_ways else "store_true"}
+    metavar = extra.get("metavar") or _metavar(field.annotation)
+    if typing.get_origin(field.annotation) is not list:
+        return {"metavar": metavar}
+    (item,) = typing.get_args(field.annotation)
+    if extra.get("many") or item is int or typing.get_origin(item) is typing.Literal:
+        # without a value, the list is empty: needed if the default or a file has values
+        is_filled = bool(field.get_default(call_default_factory=True))
+        nargs = "*" if is_filled and both_ways else "+"
+        return {"action": "extend", "nargs": nargs, "metavar": metavar}
+    return {"action": "append", "metavar": metavar}
 
 
 def _help(field: "FieldInfo", extra: Mapping[str, Any]) -> str:
@@ -135,13 +142,11 @@ def _help(field: "FieldInfo", extra: Mapping[str, Any]) -> str:
 
 
 def _metavar(kind: object) -> str:
+    parts = [part for part in typing.get_args(kind) if part is not type(None)]
     if typing.get_origin(kind) is typing.Literal:
-        return "|".join(typing.get_args(kind))
-    if typing.get_origin(kind) in (types.UnionType, typing.Union):
-        return _metavar(next(a for a in typing.get_args(kind) if a is not type(None)))
-    if typing.get_origin(kind) is list:
-        (item,) = typing.get_args(kind)
-        return _metavar(item)
+        return "|".join(parts)
+    if parts:  # a list, or a value that may be None
+        return _metavar(parts[0])
     by_kind: dict[object, str] = {int: "N", float: "X", Path: "FILE"}
     return by_kind.get(kind, "NAME")
 

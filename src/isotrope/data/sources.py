@@ -268,22 +268,14 @@ def files_of(paths: Iterable[Path | str]) -> tuple[list[Path], list[Path]]:
 
 def _folder_files(folder: Path) -> tuple[list[Path], list[Path]]:
     """Return the files of a folder to read, sorted by path, and the skipped files."""
-    visited: set[tuple[int, int]] = set()
     files: list[Path] = []
     others: list[Path] = []
-    for root, folders, names in os.walk(folder, followlinks=True, onerror=_unreadable):
-        status = Path(root).stat()
-        if (status.st_dev, status.st_ino) in visited:  # a loop of symbolic links
-            folders.clear()
-            continue
-        visited.add((status.st_dev, status.st_ino))
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for path in (Path(root, name) for name in names if not name.startswith(".")):
-            # a broken link is kept: reading it raises an error that names it
-            if plain_suffix(path) not in SUFFIXES:
-                others.append(path)
-            elif not (path.is_file() and not path.stat().st_size):
-                files.append(path)
+    for path in _below(folder):
+        # a broken link is kept: reading it raises an error that names it
+        if plain_suffix(path) not in SUFFIXES:
+            others.append(path)
+        elif not path.is_file() or path.stat().st_size:
+            files.append(path)
     if not files:
         raise InputError(
             f"{place(folder)}: give a folder with a file that ends in {', '.join(SUFFIXES)}; this "
@@ -298,6 +290,19 @@ def _folder_files(folder: Path) -> tuple[list[Path], list[Path]]:
     to_read = [path for path in files if splits.get(path) in (None, TRAIN)] or files
     others += [path for path in files if path not in to_read]
     return sorted(to_read, key=lambda path: path.parts), others
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """Yield the files in a folder and its subfolders that are not hidden."""
+    visited: set[tuple[int, int]] = set()
+    for root, folders, names in os.walk(folder, followlinks=True, onerror=_unreadable):
+        status = Path(root).stat()
+        if (status.st_dev, status.st_ino) in visited:  # a loop of symbolic links
+            folders.clear()
+            continue
+        visited.add((status.st_dev, status.st_ino))
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        yield from (Path(root, name) for name in names if not name.startswith("."))
 
 
 def _unreadable(error: OSError) -> None:

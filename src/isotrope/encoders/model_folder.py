@@ -26,21 +26,7 @@ def checked(path: Path) -> Path:
     """
     if not path.is_dir():
         raise InputError(f"give a folder with config.json and weights: {path} is a file")
-    run = RunFolder(path)
-    if not is_model(path) and (run.is_begun or is_model(run.model)):
-        if not is_model(run.model):
-            raise InputError(
-                f"finish the training with `isotrope train --resume`: {path} is a run folder "
-                f"without a model in {run.model}"
-            )
-        if not run.is_begun:
-            warn_once(f"{path}: using the model in {run.model}")
-        elif not run.result.exists():
-            warn_once(
-                f"the training in {path} has not ended, and its model may still be the original "
-                "one. To finish the training, repeat the training command with --resume"
-            )
-        path = run.model
+    path = _in_run(path)
     if not is_model(path):
         raise InputError(
             f"give a folder with modules.json (sentence-transformers) or config.json "
@@ -69,6 +55,26 @@ def checked(path: Path) -> Path:
             f"({', '.join(_TOKENIZERS)})"
         )
     return path
+
+
+def _in_run(path: Path) -> Path:
+    """Return the model folder of a run; for any other folder, the folder itself."""
+    run = RunFolder(path)
+    if is_model(path) or not (run.is_begun or is_model(run.model)):
+        return path
+    if not is_model(run.model):
+        raise InputError(
+            f"finish the training with `isotrope train --resume`: {path} is a run folder "
+            f"without a model in {run.model}"
+        )
+    if not run.is_begun:
+        warn_once(f"{path}: using the model in {run.model}")
+    elif not run.result.exists():
+        warn_once(
+            f"the training in {path} has not ended, and its model may still be the original one. "
+            "To finish the training, repeat the training command with --resume"
+        )
+    return run.model
 
 
 def is_model(path: Path) -> bool:

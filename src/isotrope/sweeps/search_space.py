@@ -79,7 +79,9 @@ def read_varied(text: str, settings: type[RunSettings]) -> Varied:
         raise SettingError(_FIXED[name], setting="vary", value=name)
     settings.check_name(name, source="`--vary`")
     try:
-        return Varied(name, *_values(values, integers=_takes_whole(settings, name)))
+        if ".." in values:
+            return _range(name, values, integers=_takes_whole(settings, name))
+        return Varied(name, _listed(values))
     except ValueError as error:
         raise SettingError(str(error), setting="vary", value=text) from error
 
@@ -98,12 +100,15 @@ def _takes_whole(settings: type[RunSettings], name: str) -> bool:
     return int in kinds and float not in kinds
 
 
-def _values(text: str, *, integers: bool) -> tuple[tuple[str, ...], Span | None]:
-    if ".." not in text:
-        listed = [value.strip() for value in text.split(",")]
-        if "" in listed or len(set(listed)) < len(listed):
-            raise ValueError("remove the value that is empty or listed twice")
-        return tuple(listed), None
+def _listed(text: str) -> tuple[str, ...]:
+    values = tuple(value.strip() for value in text.split(","))
+    if "" in values or len(set(values)) < len(values):
+        raise ValueError("remove the value that is empty or listed twice")
+    return values
+
+
+def _range(name: str, text: str, *, integers: bool) -> Varied:
+    """Return a setting with a range, or with the values of a range that ends with ``:N``."""
     ends, *words = text.split(":")
     low, high = _ends(ends)
     log, points = low > 0 and high / low >= 10, None
@@ -120,14 +125,14 @@ def _values(text: str, *, integers: bool) -> tuple[tuple[str, ...], Span | None]
             )
     if log and low <= 0:
         raise ValueError("begin a logarithmic range above 0, or write :linear after it")
-    span = Span(low, high, log, integers)
     if integers and not (low.is_integer() and high.is_integer()):
         raise ValueError("give whole numbers as the ends of the range")
+    span = Span(low, high, log, integers)
     if points is None:
-        return (), span
+        return Varied(name, span=span)
     if points > _MOST:
         raise ValueError(f"take at most {_MOST:,} values of a range; found {points:,}")
-    return tuple(dict.fromkeys(span.at(i / (points - 1)) for i in range(points))), None
+    return Varied(name, tuple(dict.fromkeys(span.at(i / (points - 1)) for i in range(points))))
 
 
 def _ends(text: str) -> tuple[float, float]:

@@ -174,16 +174,7 @@ def _prepare(settings: TrainSettings, output: Path, limit: TimeLimit | None) -> 
         if removable:
             clear(output)
         raise
-    if settings.query_prompt or settings.passage_prompt:
-        # encode_query and encode_document of sentence-transformers read them here
-        own = encoder.model.prompts.items()
-        encoder.model.prompts = {
-            **{name: prompt for name, prompt in own if name not in DOCUMENTS},
-            "query": settings.query_prompt,
-            "document": settings.passage_prompt,
-        }
-        # the default prompt is empty (see prompts_of), but its name may be query or document
-        encoder.model.default_prompt_name = None
+    _save_prompts(encoder, settings)
     module = module_of(settings, encoder, objectives, plan)
     if world_size() > 1:
         share_statistics(module)
@@ -215,6 +206,18 @@ def _prepare(settings: TrainSettings, output: Path, limit: TimeLimit | None) -> 
         similarities_before=similarities(encoder) if is_compared else None,
         limit=limit,
     )
+
+
+def _save_prompts(encoder: SentenceEncoder, settings: TrainSettings) -> None:
+    """Store prompts for queries and passages, if there are any, in the model."""
+    if not settings.query_prompt and not settings.passage_prompt:
+        return
+    prompts = {k: v for k, v in encoder.model.prompts.items() if k not in DOCUMENTS}
+    # encode_query and encode_document of sentence-transformers read them here
+    own = {"query": settings.query_prompt, "document": settings.passage_prompt}
+    encoder.model.prompts = prompts | own
+    # the default prompt is empty (see prompts_of), but its name may be query or document
+    encoder.model.default_prompt_name = None
 
 
 def _dev_metric(
