@@ -120,9 +120,7 @@ class Form:
         return (*self.texts, *self.scores, *filter(None, (self.group, self.id)))
 
 
-def form_of(
-    table: Table, columns: Sequence[str] = (), groups: str | None = None, choose: int = 2
-) -> Form:
+def form_of(table: Table, columns: Sequence[str], groups: str | None, choose: int) -> Form:
     """Return the :class:`Form` of a table from ``columns``; if none are given, from all columns.
 
     An error message proposes at most ``choose`` columns for ``--columns``.

@@ -168,9 +168,8 @@ def write_records(
             f"rename the column of groups: only texts or scores may have the name {groups!r}"
         )
     names = [str(column) for column in columns]
-    reading = Reading(
-        [table_of(data, wanted=[*names, groups or ""])], names, groups, paired=False, scored=scored
-    )
+    table = table_of(data, wanted=[*names, groups or ""])
+    reading = Reading([table], names, groups, paired=False, scored=scored)
     lines = _lines(reading, groups)
     if file.exists():
         with file.open(encoding="utf-8") as handle:

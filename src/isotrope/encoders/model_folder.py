@@ -175,9 +175,8 @@ def _parts(path: Path) -> list[Path]:
             continue
         parts[part.resolve()] = part
         for router in (part / "router_config.json", part / "config.json"):
-            places += [
-                (router, str(Path(where, name))) for name in settings_of(router).get("types") or ()
-            ]
+            names = settings_of(router).get("types") or ()
+            places += [(router, str(Path(where, name))) for name in names]
     return [*parts.values()]
 
 

@@ -89,10 +89,19 @@ class Facts:
     more: bool = False  # whether there are more records than were read
 
 
+@dataclass(frozen=True)
+class _Measured:
+    """The encoder to measure, and the time after which no further batch or pass is measured."""
+
+    encoder: SentenceEncoder
+    settings: TrainSettings
+    until: float
+
+
 def facts_of(encoder: SentenceEncoder, settings: TrainSettings) -> Facts:
     """Read the records, and embed some of them."""
     began = time.monotonic()
-    until = began + 60 * _MEASURING * (settings.minutes or math.inf)
+    by = _Measured(encoder, settings, began + 60 * _MEASURING * (settings.minutes or math.inf))
     (name,) = settings.datasets
     reading = records_of(settings, name)
     unread = iter(reading)
@@ -105,11 +114,9 @@ def facts_of(encoder: SentenceEncoder, settings: TrainSettings) -> Facts:
     pairs = {tuple(hash64(near_identical(text)) for text in r.texts[:2]): r for r in records}
     columns = min(3, max(len(record.texts) for record in records))
     if columns == 1:
-        start = PairFacts(
-            loss=_loss_of_texts([r.texts[0] for r in records], encoder, settings, until)
-        )
+        start = PairFacts(loss=_loss_of_texts([record.texts[0] for record in records], by))
     else:
-        start = _pair_facts(settings, encoder, pairs, until, reading.kind)
+        start = _pair_facts(pairs, reading.kind, by)
         firsts = len({first for first, *_ in pairs})
         if reading.names == ["1", "2"] and _PER_LABEL * firsts <= len(pairs):
             start = replace(start, labels=firsts)
@@ -124,7 +131,7 @@ def facts_of(encoder: SentenceEncoder, settings: TrainSettings) -> Facts:
         limit = limit_of(settings, encoder)
         texts = [text for texts_of_pass in _passes(timed) for text in texts_of_pass]
         tokens = np.minimum(encoder.token_counts(texts), limit)
-        seconds = _seconds(timed, encoder, limit, until)
+        seconds = _seconds(timed, limit, by)
     return Facts(
         records=len(records),
         columns=columns,
@@ -150,13 +157,7 @@ def limit_of(settings: TrainSettings, encoder: SentenceEncoder) -> int:
 # pairs: what they share, and whether they are at chance level
 
 
-def _pair_facts(
-    settings: TrainSettings,
-    encoder: SentenceEncoder,
-    pairs: Mapping[tuple[int, ...], Record],
-    until: float,
-    kind: str,
-) -> PairFacts:
+def _pair_facts(pairs: Mapping[tuple[int, ...], Record], kind: str, by: _Measured) -> PairFacts:
     """Return the facts on pairs, whose keys are the hashes of both texts."""
     marks = [(*key, group_mark(r.group, r.texts[0])) for key, r in pairs.items()]
     groups = joined_groups(np.array(marks, np.uint64))
@@ -169,8 +170,8 @@ def _pair_facts(
     rows = np.random.default_rng(0).permutation(len(pairs))[:_EMBEDDED]
     in_order = list(pairs.values())
     records = [in_order[row] for row in rows]
-    query, passage = own_prompts(encoder)
-    given = settings.model_dump(include={"query_prompt", "passage_prompt"}, exclude_unset=True)
+    query, passage = own_prompts(by.encoder)
+    given = by.settings.model_dump(include={"query_prompt", "passage_prompt"}, exclude_unset=True)
     query, passage = given.get("query_prompt", query), given.get("passage_prompt", passage)
     if is_scored:
         passage = query  # the query prompt is put before both texts
@@ -178,25 +179,23 @@ def _pair_facts(
     positives = [passage + record.texts[1] for record in records]
     if is_scored:
         scores = np.array([record.scores[0] for record in records])
-        return PairFacts(linked, chance=_are_unordered(anchors, positives, scores, encoder))
-    return replace(_contrast(anchors, positives, groups[rows], encoder, until), linked=linked)
+        return PairFacts(linked, chance=_are_unordered(anchors, positives, scores, by.encoder))
+    return replace(_contrast(anchors, positives, groups[rows], by), linked=linked)
 
 
-def _loss_of_texts(
-    texts: Sequence[str], encoder: SentenceEncoder, settings: TrainSettings, until: float
-) -> float | None:
+def _loss_of_texts(texts: Sequence[str], by: _Measured) -> float | None:
     """Return the mean InfoNCE of batches of single texts, embedded with two dropout masks.
 
     Returns None if there is less than a batch, or no dropout.
     """
     objective = registry.build("infonce", {"temperature": TEMPERATURE})
     some = [texts[i] for i in np.random.default_rng(0).permutation(len(texts))[:_EMBEDDED]]
-    rows, _ = encoder.tokenize(some, min(128, limit_of(settings, encoder)))
+    rows, _ = by.encoder.tokenize(some, min(128, limit_of(by.settings, by.encoder)))
     losses: list[float] = []
     for first in range(0, len(rows) - BATCH + 1, BATCH):
-        if losses and time.monotonic() >= until:
+        if losses and time.monotonic() >= by.until:
             break
-        a, b = encoder.with_dropout(rows[first : first + BATCH], settings.seed, BATCH)
+        a, b = by.encoder.with_dropout(rows[first : first + BATCH], by.settings.seed, BATCH)
         if torch.equal(a, b):
             return None
         losses.append(float(objective(a, b)))
@@ -213,11 +212,7 @@ def _are_unordered(
 
 
 def _contrast(
-    anchors: Sequence[str],
-    positives: Sequence[str],
-    groups: np.ndarray,
-    encoder: SentenceEncoder,
-    until: float,
+    anchors: Sequence[str], positives: Sequence[str], groups: np.ndarray, by: _Measured
 ) -> PairFacts:
     """Return the mean InfoNCE of batches, and whether the pairs are at chance level.
 
@@ -231,9 +226,10 @@ def _contrast(
             part = slice(start, start + BATCH)
             own = torch.from_numpy(groups[part])
             advance(len(own))
-            if len(own.unique()) == 1 or (losses and time.monotonic() >= until):
+            if len(own.unique()) == 1 or (losses and time.monotonic() >= by.until):
                 continue
-            a, b = (torch.from_numpy(encoder.encode(texts[part])) for texts in (anchors, positives))
+            texts = (anchors[part], positives[part])
+            a, b = (torch.from_numpy(by.encoder.encode(side)) for side in texts)
             loss = float(objective(a, b, groups=own))
             losses.append(loss * math.log(BATCH) / math.log(len(own)))
             a, b = map(torch.nn.functional.normalize, (a, b))
@@ -304,16 +300,14 @@ def _passes(records: Sequence[Sequence[str]]) -> list[list[str]]:
     return [anchors, positives, negatives] if negatives else [anchors, positives]
 
 
-def _seconds(
-    records: Sequence[Sequence[str]], encoder: SentenceEncoder, limit: int, until: float
-) -> float:
+def _seconds(records: Sequence[Sequence[str]], limit: int, by: _Measured) -> float:
     """Return the seconds of a forward and backward pass for a record, the median of some passes."""
     took: list[float] = []
-    while len(took) < 2 or (len(took) < 7 and time.monotonic() < until):
+    while len(took) < 2 or (len(took) < 7 and time.monotonic() < by.until):
         start = time.perf_counter()
         for texts in _passes(records):
-            rows, _ = encoder.tokenize(texts, limit)
-            encoder.of_tokens(rows).square().sum().backward()
-        encoder.zero_grad()
+            rows, _ = by.encoder.tokenize(texts, limit)
+            by.encoder.of_tokens(rows).square().sum().backward()
+        by.encoder.zero_grad()
         took.append(time.perf_counter() - start)
     return float(np.median(took)) / len(records)
