@@ -90,8 +90,8 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class _Measured:
-    """The encoder to measure, and the time after which no further batch or pass is measured."""
+class _Probe:
+    """The encoder to measure, and the time after which no more batches or passes are measured."""
 
     encoder: SentenceEncoder
     settings: TrainSettings
@@ -101,7 +101,7 @@ class _Measured:
 def facts_of(encoder: SentenceEncoder, settings: TrainSettings) -> Facts:
     """Read the records, and embed some of them."""
     began = time.monotonic()
-    by = _Measured(encoder, settings, began + 60 * _MEASURING * (settings.minutes or math.inf))
+    probe = _Probe(encoder, settings, began + 60 * _MEASURING * (settings.minutes or math.inf))
     (name,) = settings.datasets
     reading = records_of(settings, name)
     unread = iter(reading)
@@ -114,9 +114,9 @@ def facts_of(encoder: SentenceEncoder, settings: TrainSettings) -> Facts:
     pairs = {tuple(hash64(near_identical(text)) for text in r.texts[:2]): r for r in records}
     columns = min(3, max(len(record.texts) for record in records))
     if columns == 1:
-        start = PairFacts(loss=_loss_of_texts([record.texts[0] for record in records], by))
+        start = PairFacts(loss=_loss_of_texts([record.texts[0] for record in records], probe))
     else:
-        start = _pair_facts(pairs, reading.kind, by)
+        start = _pair_facts(pairs, reading.kind, probe)
         firsts = len({first for first, *_ in pairs})
         if reading.names == ["1", "2"] and _PER_LABEL * firsts <= len(pairs):
             start = replace(start, labels=firsts)
@@ -126,12 +126,11 @@ def facts_of(encoder: SentenceEncoder, settings: TrainSettings) -> Facts:
     split = _split(settings, records, len(pairs), start, reading.kind)
     seconds, tokens = 0.0, np.ones(1)
     if settings.minutes:
-        spread = records[:: max(1, len(records) // _TIMED)][:_TIMED]
-        timed = [record.texts for record in spread]
+        timed = [record.texts for record in records[:: max(1, len(records) // _TIMED)]][:_TIMED]
         limit = limit_of(settings, encoder)
         texts = [text for texts_of_pass in _passes(timed) for text in texts_of_pass]
         tokens = np.minimum(encoder.token_counts(texts), limit)
-        seconds = _seconds(timed, limit, by)
+        seconds = _seconds(timed, limit, probe)
     return Facts(
         records=len(records),
         columns=columns,
@@ -157,7 +156,7 @@ def limit_of(settings: TrainSettings, encoder: SentenceEncoder) -> int:
 # pairs: what they share, and whether they are at chance level
 
 
-def _pair_facts(pairs: Mapping[tuple[int, ...], Record], kind: str, by: _Measured) -> PairFacts:
+def _pair_facts(pairs: Mapping[tuple[int, ...], Record], kind: str, probe: _Probe) -> PairFacts:
     """Return the facts on pairs, whose keys are the hashes of both texts."""
     marks = [(*key, group_mark(r.group, r.texts[0])) for key, r in pairs.items()]
     groups = joined_groups(np.array(marks, np.uint64))
@@ -170,8 +169,9 @@ def _pair_facts(pairs: Mapping[tuple[int, ...], Record], kind: str, by: _Measure
     rows = np.random.default_rng(0).permutation(len(pairs))[:_EMBEDDED]
     in_order = list(pairs.values())
     records = [in_order[row] for row in rows]
-    query, passage = own_prompts(by.encoder)
-    given = by.settings.model_dump(include={"query_prompt", "passage_prompt"}, exclude_unset=True)
+    query, passage = own_prompts(probe.encoder)
+    prompts = {"query_prompt", "passage_prompt"}
+    given = probe.settings.model_dump(include=prompts, exclude_unset=True)
     query, passage = given.get("query_prompt", query), given.get("passage_prompt", passage)
     if is_scored:
         passage = query  # the query prompt is put before both texts
@@ -179,23 +179,23 @@ def _pair_facts(pairs: Mapping[tuple[int, ...], Record], kind: str, by: _Measure
     positives = [passage + record.texts[1] for record in records]
     if is_scored:
         scores = np.array([record.scores[0] for record in records])
-        return PairFacts(linked, chance=_are_unordered(anchors, positives, scores, by.encoder))
-    return replace(_contrast(anchors, positives, groups[rows], by), linked=linked)
+        return PairFacts(linked, chance=_are_unordered(anchors, positives, scores, probe.encoder))
+    return replace(_contrast(anchors, positives, groups[rows], probe), linked=linked)
 
 
-def _loss_of_texts(texts: Sequence[str], by: _Measured) -> float | None:
+def _loss_of_texts(texts: Sequence[str], probe: _Probe) -> float | None:
     """Return the mean InfoNCE of batches of single texts, embedded with two dropout masks.
 
     Returns None if there is less than a batch, or no dropout.
     """
     objective = registry.build("infonce", {"temperature": TEMPERATURE})
     some = [texts[i] for i in np.random.default_rng(0).permutation(len(texts))[:_EMBEDDED]]
-    rows, _ = by.encoder.tokenize(some, min(128, limit_of(by.settings, by.encoder)))
+    rows, _ = probe.encoder.tokenize(some, min(128, limit_of(probe.settings, probe.encoder)))
     losses: list[float] = []
     for first in range(0, len(rows) - BATCH + 1, BATCH):
-        if losses and time.monotonic() >= by.until:
+        if losses and time.monotonic() >= probe.until:
             break
-        a, b = by.encoder.with_dropout(rows[first : first + BATCH], by.settings.seed, BATCH)
+        a, b = probe.encoder.with_dropout(rows[first : first + BATCH], probe.settings.seed, BATCH)
         if torch.equal(a, b):
             return None
         losses.append(float(objective(a, b)))
@@ -212,7 +212,7 @@ def _are_unordered(
 
 
 def _contrast(
-    anchors: Sequence[str], positives: Sequence[str], groups: np.ndarray, by: _Measured
+    anchors: Sequence[str], positives: Sequence[str], groups: np.ndarray, probe: _Probe
 ) -> PairFacts:
     """Return the mean InfoNCE of batches, and whether the pairs are at chance level.
 
@@ -226,10 +226,10 @@ def _contrast(
             part = slice(start, start + BATCH)
             own = torch.from_numpy(groups[part])
             advance(len(own))
-            if len(own.unique()) == 1 or (losses and time.monotonic() >= by.until):
+            if len(own.unique()) == 1 or (losses and time.monotonic() >= probe.until):
                 continue
             texts = (anchors[part], positives[part])
-            a, b = (torch.from_numpy(by.encoder.encode(side)) for side in texts)
+            a, b = (torch.from_numpy(probe.encoder.encode(side)) for side in texts)
             loss = float(objective(a, b, groups=own))
             losses.append(loss * math.log(BATCH) / math.log(len(own)))
             a, b = map(torch.nn.functional.normalize, (a, b))
@@ -300,14 +300,14 @@ def _passes(records: Sequence[Sequence[str]]) -> list[list[str]]:
     return [anchors, positives, negatives] if negatives else [anchors, positives]
 
 
-def _seconds(records: Sequence[Sequence[str]], limit: int, by: _Measured) -> float:
+def _seconds(records: Sequence[Sequence[str]], limit: int, probe: _Probe) -> float:
     """Return the seconds of a forward and backward pass for a record, the median of some passes."""
     took: list[float] = []
-    while len(took) < 2 or (len(took) < 7 and time.monotonic() < by.until):
+    while len(took) < 2 or (len(took) < 7 and time.monotonic() < probe.until):
         start = time.perf_counter()
         for texts in _passes(records):
-            rows, _ = by.encoder.tokenize(texts, limit)
-            by.encoder.of_tokens(rows).square().sum().backward()
-        by.encoder.zero_grad()
+            rows, _ = probe.encoder.tokenize(texts, limit)
+            probe.encoder.of_tokens(rows).square().sum().backward()
+        probe.encoder.zero_grad()
         took.append(time.perf_counter() - start)
     return float(np.median(took)) / len(records)

@@ -212,10 +212,10 @@ def _save_prompts(encoder: SentenceEncoder, settings: TrainSettings) -> None:
     """Store prompts for queries and passages, if there are any, in the model."""
     if not settings.query_prompt and not settings.passage_prompt:
         return
-    prompts = {k: v for k, v in encoder.model.prompts.items() if k not in DOCUMENTS}
+    others = {k: v for k, v in encoder.model.prompts.items() if k not in DOCUMENTS}
     # encode_query and encode_document of sentence-transformers read them here
     own = {"query": settings.query_prompt, "document": settings.passage_prompt}
-    encoder.model.prompts = prompts | own
+    encoder.model.prompts = {**others, **own}
     # the default prompt is empty (see prompts_of), but its name may be query or document
     encoder.model.default_prompt_name = None
 
