@@ -93,14 +93,10 @@ def _from_hub(name: str, *, code: bool = False) -> Path:
             if complete and not lacks:
                 return folder
             break
-    offline = [
-        variable
-        for variable in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
-        if os.environ.get(variable, "").upper() in constants.ENV_VARS_TRUE_VALUES
-    ]
+    switches, true = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"), constants.ENV_VARS_TRUE_VALUES
+    offline = [each for each in switches if os.environ.get(each, "").upper() in true]
     if offline or constants.is_offline_mode():
-        setting = offline[0] if offline else "HF_HUB_OFFLINE"
-        known = None
+        known, setting = None, offline[0] if offline else switches[0]
         failure = why_closed() or f"the hub is switched off: unset {setting} to use it"
     else:
         known, failure = known_to_hub(names, "model")

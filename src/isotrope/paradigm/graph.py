@@ -158,6 +158,7 @@ def _product(node: Node, first: str, second: str) -> Tensor | None:
 def _moved(node: Node, index: int, parts: list[Tensor]) -> Tensor | None:
     """Return the result of an operation that only moves numbers; None for an unknown one."""
     operation, x, shape = operation_of(node), parts[0], shape_of(node, index)
+    every = slice(None)
     if operation in ("Stack", "Cat") and len(parts) < len(node.next_functions):
         return None  # a part is a constant
 
@@ -171,9 +172,7 @@ def _moved(node: Node, index: int, parts: list[Tensor]) -> Tensor | None:
         **dict.fromkeys(_RESHAPES, lambda: x.reshape(shape)),
         "torch::autograd::CopySlices": lambda: x,
         "AsStrided": lambda: x.contiguous().as_strided(several("size"), several("stride"), 0),
-        "Index": lambda: x[
-            tuple(slice(None) if i is None else i for i in saved_of(node, "indices"))
-        ],
+        "Index": lambda: x[tuple(every if i is None else i for i in saved_of(node, "indices"))],
         "Unbind": lambda: x.unbind(one("dim"))[index],
         "Stack": lambda: torch.stack(parts, dim=one("dim")),
         "Cat": lambda: torch.cat(parts, dim=one("dim")),
