@@ -153,10 +153,8 @@ def audit_images(
 
     own_encoder = encoder if isinstance(encoder, ImageEncoder) else None
     name = encoder if own_encoder is None else own_encoder.name
-    only_of_audits = AuditSettings.model_fields.keys() - ImageSettings.model_fields
-    of_audit = AuditSettings.read(
-        {key: settings.pop(key) for key in only_of_audits & settings.keys()}
-    )
+    own = settings.keys() & (AuditSettings.model_fields.keys() - ImageSettings.model_fields)
+    of_audit = AuditSettings.read({key: settings.pop(key) for key in own})
     of_audit.check_used(pictures=True)
     of_training = ImageSettings.read(
         {"data": data, "encoder": name, "output": "none", **by_name(settings)}

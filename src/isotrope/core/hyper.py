@@ -193,9 +193,8 @@ def take_preset(cls: type, presets: Mapping[str, Preset]) -> None:
 
     signature = inspect.signature(plain)
     extra = inspect.Parameter("preset", inspect.Parameter.KEYWORD_ONLY, default=None)
-    vars(init)["__signature__"] = signature.replace(
-        parameters=[*signature.parameters.values(), extra]
-    )
+    parameters = [*signature.parameters.values(), extra]
+    vars(init)["__signature__"] = signature.replace(parameters=parameters)
     type.__setattr__(cls, "__init__", init)
 
 

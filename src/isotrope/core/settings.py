@@ -150,9 +150,8 @@ class Settings(pydantic.BaseModel):
             }
             collected = plain.get(f"{prefix}_settings", {})
             if isinstance(collected, Mapping):
-                plain[f"{prefix}_settings"] = {
-                    k: _number(v) for k, v in {**collected, **inner}.items()
-                }
+                merged = {**collected, **inner}
+                plain[f"{prefix}_settings"] = {k: _number(v) for k, v in merged.items()}
         return plain
 
     @classmethod

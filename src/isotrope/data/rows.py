@@ -175,9 +175,7 @@ def cell_texts(value: object, path: Path, line: int, column: str) -> list[str]:
         return [f"{title} {cell_text(text, path, line, column)}".strip()]
     if isinstance(value, list):
         texts = [text for item in value for text in cell_texts(item, path, line, column) or [""]]
-        is_talk = bool(value) and all(
-            isinstance(item, Mapping) and "role" in item for item in value
-        )
+        is_talk = value and all(isinstance(item, Mapping) and "role" in item for item in value)
         return ["\n".join(texts)] if is_talk else texts
     if missing(value):
         return []

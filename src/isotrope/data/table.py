@@ -218,10 +218,8 @@ def is_hub_name(path: Path) -> bool:
 
     The result is False if a folder ``user`` exists, or if the path has the suffix of a table.
     """
-    name = path.as_posix()
-    return bool(
-        _HUB.fullmatch(name) and plain_suffix(path) not in SUFFIXES and not path.parent.exists()
-    )
+    is_id = _HUB.fullmatch(path.as_posix()) is not None
+    return is_id and plain_suffix(path) not in SUFFIXES and not path.parent.exists()
 
 
 def check_known(path: Path) -> None:

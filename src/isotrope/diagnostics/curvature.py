@@ -103,9 +103,8 @@ class Hessian:
         """Return the derivative of a gradient along ``v``."""
         along = torch.split(v, [p.numel() for p in self.parameters])
         # a gradient without a graph is constant, so its derivative is 0
-        curved = [
-            (g, part.view_as(g)) for g, part in zip(pieces, along, strict=True) if g.requires_grad
-        ]
+        both = zip(pieces, along, strict=True)
+        curved = [(g, part.view_as(g)) for g, part in both if g.requires_grad]
         if not curved:
             return torch.zeros_like(v)
         products = torch.autograd.grad(

@@ -88,9 +88,8 @@ def _is_linear(layer: nn.Module) -> bool:
 
 def _check_targets(transformer: nn.Module, targets: Sequence[str], name: str) -> None:
     """Refuse a target that matches no layer; peft would ignore it if another target matches."""
-    linear = {
-        path.rpartition(".")[2] for path, layer in transformer.named_modules() if _is_linear(layer)
-    }
+    layers = transformer.named_modules()
+    linear = {path.rpartition(".")[2] for path, layer in layers if _is_linear(layer)}
     for target in targets:
         if target != ALL_LINEAR and target not in linear:
             raise SettingError(

@@ -190,9 +190,7 @@ class SentenceEncoder(nn.Module):
         transformer = self.transformer("freeze")
         table = transformer.get_input_embeddings()
         embeddings = getattr(transformer, "embeddings", None)
-        if isinstance(embeddings, nn.Module) and any(
-            part is table for part in embeddings.modules()
-        ):
+        if isinstance(embeddings, nn.Module) and any(x is table for x in embeddings.modules()):
             table = embeddings
         table.requires_grad_(False)
 

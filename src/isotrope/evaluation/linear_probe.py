@@ -115,9 +115,8 @@ def _blocks(vectors: np.ndarray) -> Iterator[np.ndarray]:
 def _by_sgd(learn: _Scaled, labels: np.ndarray, classes: int, probe: Probe) -> np.ndarray:
     """Fit by SGD; return the weights, (d + 1) x C. The last row is the bias."""
     start = np.zeros((learn.vectors.shape[1] + 1, classes), np.float32)
-    weight, bias = (
-        torch.tensor(x, device="cpu", requires_grad=True) for x in (start[:-1], start[-1])
-    )
+    parts = (start[:-1], start[-1])
+    weight, bias = (torch.tensor(x, device="cpu", requires_grad=True) for x in parts)
     decayed = {"params": [weight], "weight_decay": probe.weight_decay}
     groups: list[dict[str, Any]] = [decayed, {"params": [bias]}]
     optimiser = torch.optim.SGD(groups, lr=probe.learning_rate, momentum=_MOMENTUM)

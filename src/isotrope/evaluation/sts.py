@@ -53,9 +53,8 @@ def score_task(encoder: Encoder, task: str, subsets: Sequence[Subset]) -> Result
     sides = _by_subset(vectors, [*used, *dev])
     similar = [similarities(x, y) for x, y in sides]
     gold = np.concatenate([subset.scores for subset in used])
-    pooled = {
-        name: np.concatenate([similar[i][name] for i in range(len(used))]) for name in similar[0]
-    }
+    scored = similar[: len(used)]
+    pooled = {name: np.concatenate([each[name] for each in scored]) for name in similar[0]}
     scores: dict[str, Any] = {"split": used[0].split, **_measure(pooled, gold, task)}
     if len(used) > 1:
         parts = {

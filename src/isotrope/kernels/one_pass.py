@@ -130,10 +130,8 @@ class _OnePass:
     ) -> None:
         counts = {key: value[rows] for key, value in self.counts.items()}
         values = {key: statistics.values[key] for key in self.values}
-        summands, by_positive, by, by_learnt = self.inputs.evaluate(
-            positive, values, counts, self.n
-        )
-        self._add_by_learnt(by_learnt)
+        summands, by_positive, by, learnt = self.inputs.evaluate(positive, values, counts, self.n)
+        self._add_by_learnt(learnt)
         if len(positive) == self.n:  # the block holds all rows
             self.whole = True
             self.summands, self.positive, self.values = summands, positive, values

@@ -71,9 +71,8 @@ class PassInput:
         Raises:
             Unfused: The statistics have more than one temperature.
         """
-        temperatures = {
-            t for (kind, _), t in self.questions.temperatures.items() if kind != "hardest"
-        }
+        asked = self.questions.temperatures.items()
+        temperatures = {t for (kind, _), t in asked if kind != "hardest"}
         if len(temperatures) > 1:
             raise Unfused("the statistics have two temperatures")
         return temperatures.pop() if temperatures else 1.0
@@ -85,9 +84,7 @@ class PassInput:
 
     def counts(self) -> dict[Against, Tensor]:
         """A dict from ``cross``, ``within`` or ``both`` to the anchors' numbers of negatives."""
-        return {
-            against: NegativeMask(self.views, against).counts() for against in self.questions.counts
-        }
+        return {x: NegativeMask(self.views, x).counts() for x in self.questions.counts}
 
     @property
     def base(self) -> float:

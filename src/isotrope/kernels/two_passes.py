@@ -101,9 +101,7 @@ class _TwoPasses:
 
     def _filled(self, value: float) -> dict[Against, list[Tensor]]:
         """Return a number for each row, cross and within, by direction."""
-        return {
-            where: [torch.full_like(self.positive, value) for _ in range(2)] for where in _COMPARED
-        }
+        return {x: [torch.full_like(self.positive, value) for _ in range(2)] for x in _COMPARED}
 
     def predict(self) -> None:
         """Predict the derivatives for the row sums: evaluate the formula at sums of 1."""

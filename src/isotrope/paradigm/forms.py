@@ -82,10 +82,8 @@ class Part(Derived, register=False):
         return {**super().hyperparameters(), "part": self.side}
 
     def formula(self, pairs: Pairs) -> Tensor:
-        objective = self.objective
-        return (
-            objective.attraction(pairs) if self.side == "attraction" else objective.repulsion(pairs)
-        )
+        attracts = self.side == "attraction"
+        return (self.objective.attraction if attracts else self.objective.repulsion)(pairs)
 
 
 class Parts(NamedTuple):

@@ -123,9 +123,7 @@ def _roles(cases: list[Objective]) -> Iterator[Check]:
     yield _entries("W is 0 outside the negatives", proof.weight_outside, cases, kinds, outside)
     yield _entries("GD is from 0 to 1", beyond, cases, kinds, extent)
     shared, small = "GD has all that weight and pull share", [batch("random", 6, 4)]
-    yield _entries(
-        shared, lambda *case: abs(proof.common_factor(*case)[0] - 1), cases, small, moved
-    )
+    yield _entries(shared, lambda *own: abs(proof.common_factor(*own)[0] - 1), cases, small, moved)
 
 
 def _sum(case: Objective, anchors: Tensor, positives: Tensor) -> str:
@@ -157,19 +155,17 @@ def _invariant(name: str, cases: list[Objective], batches: list[tuple[Tensor, Te
     """Whether a transformation leaves every value unchanged if, and only if, it is declared."""
     label = f"invariance: {name}"
     declared = [case for case in cases if name in case.invariances]
-    others = [case for case in cases if name not in case.invariances]
+    rest = [case for case in cases if name not in case.invariances]
     try:
         worst = proof.largest(proof.change_by(c, name, a, b) for c in declared for a, b in batches)
         # an undeclared transformation must change the value
-        still = [
-            c for c in others if max(proof.change_by(c, name, a, b) for a, b in batches) <= EXACT
-        ]
+        same = [c for c in rest if max(proof.change_by(c, name, a, b) for a, b in batches) <= EXACT]
     except Exception as error:  # whatever somebody's formula raises is the finding
         return raised(label, error)
     evidence = f"{worst:.1e}" if declared else "changes, as declared"
-    if still:
+    if same:
         evidence = "not declared, but the loss stays the same"
-    return Check(label, len(cases), evidence, worst <= EXACT and not still)
+    return Check(label, len(cases), evidence, worst <= EXACT and not same)
 
 
 def _coupled(cls: type[Objective]) -> Check:

@@ -76,10 +76,8 @@ class Component:
         """Return the short form (margin:0.3:dot); numbers have 6 digits, or all if ``exact``."""
         name = next((name for name, cls in self.by_name.items() if cls is type(self)), "")
         values = [getattr(self, field) for field in hypers(type(self))]
-        written = [
-            v if isinstance(v, str) else str(float(v)) if exact else f"{v:g}" for v in values
-        ]
-        return ":".join([name, *written])
+        words = [v if isinstance(v, str) else str(float(v)) if exact else f"{v:g}" for v in values]
+        return ":".join([name, *words])
 
 
 @dataclass(frozen=True)

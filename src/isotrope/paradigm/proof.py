@@ -168,9 +168,8 @@ def additional_negatives(objective: Objective, anchors: Tensor) -> Tensor | None
 def _gradients(loss: Callable[..., Tensor], *inputs: Tensor) -> tuple[Tensor, ...]:
     leaves = tuple(x.clone().requires_grad_() for x in inputs)
     gradients = torch.autograd.grad(loss(*leaves), leaves, allow_unused=True)
-    return tuple(
-        torch.zeros_like(x) if g is None else g for x, g in zip(inputs, gradients, strict=True)
-    )
+    both = zip(inputs, gradients, strict=True)
+    return tuple(torch.zeros_like(x) if g is None else g for x, g in both)
 
 
 def _strength(terms: Terms) -> float:

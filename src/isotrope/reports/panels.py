@@ -114,10 +114,8 @@ def panel(quantity: Quantity, runs: Sequence[Run]) -> ReportPanel | None:
         wide, scales[f"{key}-wide"], _ = _picture(quantity, runs, _WIDE)
         wide = wide.replace(f"series-{key}-", f"series-{key}-wide-")
     title, note = heading(quantity, runs)
-    columns_drawn = {curve.line.column for curve in drawn}
-    names = tuple(
-        line.name for line in quantity.lines if line.name and line.column in columns_drawn
-    )
+    columns = {curve.line.column for curve in drawn}
+    names = tuple(line.name for line in quantity.lines if line.name and line.column in columns)
     have = {curve.run for curve in drawn}
     missing = [run for i, run in enumerate(runs) if i not in have]
     if quantity.runs is not None:  # runs without a dev score are listed at the first dev picture
@@ -189,9 +187,8 @@ def _in_words(quantity: Quantity, drawn: Sequence[Curve], runs: Sequence[Run]) -
 
 def _label_ends(axes: Axes, drawn: Sequence[Curve], runs: Sequence[Run]) -> dict[str, str]:
     """Write placeholders for runs' names at the ends of lines; return what replaces them."""
-    ends = sorted(
-        (float(axes.transData.transform((c.x[-1], c.shown[-1]))[1]), c.run) for c in drawn
-    )
+    pixels = axes.transData.transform
+    ends = sorted((float(pixels((c.x[-1], c.shown[-1]))[1]), c.run) for c in drawn)
     low, high = axes.bbox.y0, axes.bbox.y1
     heights: list[float] = []
     for pixel, _ in ends:
@@ -201,11 +198,9 @@ def _label_ends(axes: Axes, drawn: Sequence[Curve], runs: Sequence[Run]) -> dict
         heights[i] = min(heights[i], ceiling)
     labels = {}
     for height, (_, index) in zip(heights, ends, strict=True):
-        name, style = runs[index].name, styles(len(runs))[index]
+        name, colour = runs[index].name, styles(len(runs))[index].colour
         y = (height - low) / (high - low)
-        axes.text(
-            1.015, y, f"label-{index}", color=style.colour, va="center", transform=axes.transAxes
-        )
+        axes.text(1.015, y, f"label-{index}", color=colour, va="center", transform=axes.transAxes)
         labels[f"label-{index}"] = shortened(name, _LONGEST)
     return labels
 

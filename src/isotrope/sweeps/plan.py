@@ -112,9 +112,7 @@ def _every(spec: Sweep) -> Iterator[Values]:
     """Yield the values to check: the whole grid, or each value once if values are drawn."""
     first = {setting.name: setting.ends[0] for setting in spec.varied}
     yield first
-    single = (
-        {**first, setting.name: value} for setting in spec.varied for value in setting.ends[1:]
-    )
+    single = ({**first, own.name: value} for own in spec.varied for value in own.ends[1:])
     yield from grid(spec) or single
 
 

@@ -107,15 +107,13 @@ def first_look(name: str, kind: str, row: Row, anatomy: Anatomy) -> str:
 
 def changed(step: int, diagnosis: Diagnosis) -> str:
     """Return the line on a changed verdict."""
+    verdict = ", ".join(diagnosis.verdict)
     if diagnosis.remarks:
-        remark = diagnosis.remarks[0]
-        return f"step {step}: {', '.join(diagnosis.verdict)}: {remark.detail}"
+        return f"step {step}: {verdict}: {diagnosis.remarks[0].detail}"
     if diagnosis.healthy:
         return f"step {step}: healthy again"
     first = diagnosis.findings[0]
-    return (
-        f"step {step}: {', '.join(diagnosis.verdict)} ({first.evidence[0]}); change: {first.change}"
-    )
+    return f"step {step}: {verdict} ({first.evidence[0]}); change: {first.change}"
 
 
 def at_the_end(diagnosis: Diagnosis, folder: Path | None) -> str:

@@ -222,10 +222,7 @@ def _moco_v2(size: int) -> tuple[Augment, ...]:
 def _byol(size: int) -> tuple[Augment, ...]:
     """BYOL, appendix B, table 6; Barlow Twins (section 2.2) uses the same."""
     view = Augment(size=size, scale=(0.08, 1.0), jitter=_GENTLE, bicubic=True)
-    return (
-        replace(view, blur=_blur(size, 1.0)),
-        replace(view, blur=_blur(size, 0.1), solarize=0.2),
-    )
+    return replace(view, blur=_blur(size, 1.0)), replace(view, blur=_blur(size, 0.1), solarize=0.2)
 
 
 def _moco_v3(size: int) -> tuple[Augment, ...]:

@@ -80,9 +80,8 @@ def blend(images: Tensor, factor: Tensor, contrast: Tensor, saturation: Tensor) 
         saturation: Whether the saturation of each image is changed, n booleans. If both are False,
             the brightness is changed.
     """
-    factor, of_mean, of_grey = (
-        x.to(images.dtype)[:, None, None] for x in (factor, contrast, saturation)
-    )
+    by_image = (factor, contrast, saturation)
+    factor, of_mean, of_grey = (x.to(images.dtype)[:, None, None] for x in by_image)
     luma = grey(images)[:, 0]
     mean = luma.mean((1, 2), keepdim=True)
     other = luma.mul_((1 - factor) * of_grey).add_((1 - factor) * of_mean * mean)

@@ -87,9 +87,8 @@ def audit_texts(
     if settings.dev not in ("auto", "none"):
         # None: those that were saved with the model, as in training
         metric = dev_metric_of_file(Path(settings.dev), prompts=prompts if any(prompts) else None)
-    rows = read_rows(
-        data, columns=settings.columns or None, groups=settings.groups, views=settings.views
-    )
+    columns = settings.columns or None
+    rows = read_rows(data, columns=columns, groups=settings.groups, views=settings.views)
     check_negatives(chosen, rows.columns, rows.name)
     settings.check_used(single=rows.views == "dropout")
     if not isinstance(encoder, SentenceEncoder):
@@ -101,9 +100,8 @@ def audit_texts(
         uncovered = _uncovered_on_file(encoder, rows, metric, prompts)
     elif settings.dev == "auto":
         uncovered = _uncovered_on_rows(encoder, rows, embedded, settings)
-    return audit_rows(
-        rows, embedded, chosen, settings, encoder=encoder.name, uncovered=asdict(uncovered)
-    )
+    numbers = asdict(uncovered)
+    return audit_rows(rows, embedded, chosen, settings, encoder=encoder.name, uncovered=numbers)
 
 
 def _uncovered_on_file(
@@ -152,9 +150,8 @@ def audit_rows(
 ) -> TextAudit:
     """Audit embedded rows; ``uncovered`` has the fields of :class:`Uncovered`, as a dict."""
     keep = max(_PARTNERS, _CHOICE * settings.mine)
-    push, measured = _measured(
-        embedded, objective, settings, keep=keep, found=find_texts(rows, embedded)
-    )
+    texts = find_texts(rows, embedded)
+    push, measured = _measured(embedded, objective, settings, keep=keep, found=texts)
     mined = None
     if settings.mine:
         groups = measured["groups"]

@@ -158,10 +158,8 @@ def means(
                 rows = AnglePairs(positive, negative, whole=False)
                 for o, objective in enumerate(objectives):
                     if of_rows[o]:
-                        value, defined = measure(objective, rows)
-                        sums.add(
-                            (o, slice(None), j), *(x.view(len(p), -1) for x in (value, defined))
-                        )
+                        of_means = (x.view(len(p), -1) for x in measure(objective, rows))
+                        sums.add((o, slice(None), j), *of_means)
                         continue
                     for i, own in enumerate(positive):
                         sums.add((o, i, j), *measure(objective, AnglePairs(own, negative)))

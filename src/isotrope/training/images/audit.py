@@ -90,8 +90,6 @@ def _first_views(task: ImageTask) -> tuple[Embedded, NDArray[np.uint64]]:
                 )
             sides.append((views.anchors, views.positives))
             done(len(rows))
-    places = torch.from_numpy(np.argsort(order))
-    anchors, positives = (
-        torch.cat(side).float().cpu()[places] for side in zip(*sides, strict=True)
-    )
+    place = torch.from_numpy(np.argsort(order))
+    anchors, positives = (torch.cat(side).float().cpu()[place] for side in zip(*sides, strict=True))
     return Embedded(anchors, positives, torch.arange(n)), pixel_hashes

@@ -261,9 +261,8 @@ class ImageMethod(nn.Module, ABC):
     def optimizer(self) -> torch.optim.Optimizer:
         """Return the optimiser of the run; ``before_update`` sets the learning rate of a step."""
         # a fused step divides float16 gradients by their scale, but only after clipping
-        return optimisers.build_optimizer(
-            self, self.plan, own_rate=self.own_rate, fused=not self.scaled
-        )
+        fused = not self.scaled
+        return optimisers.build_optimizer(self, self.plan, own_rate=self.own_rate, fused=fused)
 
 
 @torch.no_grad()

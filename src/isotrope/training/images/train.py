@@ -275,9 +275,7 @@ class ImageTask(TrainingTask):
     def introduce(self, say: Callable[[str], None]) -> None:
         """Print a summary of the run."""
         images, module, cut = self.images, self.module, self.settings.cut
-        tested = (
-            "no test part" if images.test is None else f"{len(images.test.images):,} to test on"
-        )
+        test = "no test part" if images.test is None else f"{len(images.test.images):,} to test on"
         skipped = ""
         if images.skipped:
             files = _count_and_names(len(images.skipped), images.skipped)
@@ -285,7 +283,7 @@ class ImageTask(TrainingTask):
         say(hardware(self.settings))
         say(
             f"{images.name}: {len(images.train.images):,} images of {images.side} x {images.side}, "
-            f"{tested}{skipped}"
+            f"{test}{skipped}"
         )
         if isinstance(images.train.images, EncodedImages):
             warn_of_lost_grey(images.train.images)
