@@ -187,8 +187,8 @@ def _in_words(quantity: Quantity, drawn: Sequence[Curve], runs: Sequence[Run]) -
 
 def _label_ends(axes: Axes, drawn: Sequence[Curve], runs: Sequence[Run]) -> dict[str, str]:
     """Write placeholders for runs' names at the ends of lines; return what replaces them."""
-    pixels = axes.transData.transform
-    ends = sorted((float(pixels((c.x[-1], c.shown[-1]))[1]), c.run) for c in drawn)
+    to_pixels = axes.transData.transform
+    ends = sorted((float(to_pixels((c.x[-1], c.shown[-1]))[1]), c.run) for c in drawn)
     low, high = axes.bbox.y0, axes.bbox.y1
     heights: list[float] = []
     for pixel, _ in ends:

@@ -33,7 +33,7 @@ Answer = tuple[str, Any]
 
 REQUEUE = 75  # EX_TEMPFAIL, which schedulers read as "run me again"
 STOPS = (signal.SIGINT, signal.SIGTERM)
-CODES: dict[int | None, int] = {None: 0, signal.SIGINT: 130, signal.SIGTERM: REQUEUE}
+CODES: dict[int | None, int] = {None: 0, signal.SIGINT: 130, signal.SIGTERM: REQUEUE}  # 128 + 2
 """The exit code of a run that a signal has stopped, by its number."""
 _HANGS = 20.0  # seconds for the other ranks to end by themselves after one has failed
 GRACE = 30.0  # seconds for a process to write a checkpoint and end
