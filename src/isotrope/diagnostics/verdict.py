@@ -192,14 +192,10 @@ class Verdict:
         if self.texts_only and case.kind == "images":
             return None
         numbers = [(t, t.measure(case)) for t in self.thresholds if t.measure is not None]
-        crossed = [t.crossed_by(n) for t, n in numbers if n is not None or not t.optional]
-        enough = any(crossed) if self.any_of else all(crossed)
-        if not crossed or not enough or any(acquits(case) for acquits in self.unless):
+        needed = [(t, n) for t, n in numbers if n is not None or not t.optional]
+        evidence = [compared(t.name, n) for t, n in needed if n is not None and t.crossed_by(n)]
+        enough = 1 if self.any_of else max(1, len(needed))
+        if len(evidence) < enough or any(acquits(case) for acquits in self.unless):
             return None
-        evidence = [
-            compared(t.name, n)
-            for t, n in numbers
-            if n is not None and (t.crossed_by(n) or not self.any_of)
-        ]
         more = (final_value(case, s) if isinstance(s, str) else s(case) for s in self.shows)
         return Found((*evidence, *filter(None, more)))
