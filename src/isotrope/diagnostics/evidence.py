@@ -147,8 +147,7 @@ def of_run(folder: Path, dataset: str = "") -> RunEvidence:
     folder, files = Path(folder), RunFolder(folder)
     settings = files.settings()
     finished = files.result.is_file()
-    result = Result.load(files.result) if finished else None
-    details = result.details if result is not None else {}
+    details = Result.load(files.result).details if finished else {}
     kind: Kind = "images" if "data" in settings and "files" not in settings else "text"
     log = read_log(files.metrics, complete=finished)[1]
     rows: list[Row] = [{"step": step, **row} for step, row in log.items()]
@@ -156,14 +155,13 @@ def of_run(folder: Path, dataset: str = "") -> RunEvidence:
     scores = [(int(row["step"] or 0), v) for row in rows if (v := row.get(column)) is not None]
     measured = [row for row in rows if row.get(loss_column(dataset)) is not None]
     objective, objective_notes = _objective(settings, details, folder, dataset)
-    notes = [
-        f"{len(measured)} logged steps"
-        + (f" of data set {dataset}" if dataset else "")
-        + ("" if finished else " of a run without result.json")
-    ]
-    notes += [f"{len(scores)} scores"] if scores else ["no dev score"]
+    of_dataset = f" of data set {dataset}" if dataset else ""
+    unfinished = "" if finished else " of a run without result.json"
+    notes = [f"{len(measured)} logged steps{of_dataset}{unfinished}"]
+    notes.append(f"{len(scores)} scores" if scores else "no dev score")
     advice = with_folder(str(details.get("next") or ""), shlex.quote(str(folder)))
-    notes += [f"the training ended with this advice: {advice}"] if "train longer" in advice else []
+    if "train longer" in advice:
+        notes.append(f"the training ended with this advice: {advice}")
     return RunEvidence(
         kind=kind,
         rows=measured,
