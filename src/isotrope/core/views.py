@@ -121,65 +121,67 @@ class Views:
 
     def __post_init__(self) -> None:
         """Check types, shapes and dtypes; groups in a list or an array become a tensor."""
-        a, p = self.anchors, self.positives
-        if (
-            self.negatives is None
-            and self.groups is None
-            and self.offset == 0
-            and isinstance(a, Tensor)
-            and isinstance(p, Tensor)
-            and a.ndim == 2
-            and a.shape == p.shape
-            and a.dtype == p.dtype
-            and a.shape[0] > 0
-            and a.is_floating_point()
-            and a.layout is p.layout is torch.strided
-        ):
-            return  # most batches; if they are small, the checks below would cost time
-        given = {"anchors": a, "positives": p, "negatives": self.negatives}
-        for name, view in given.items():
-            if not isinstance(view, Tensor) and (view is not None or name != "negatives"):
+        if self._is_plain():
+            return
+        views = {"anchors": self.anchors, "positives": self.positives}
+        views |= {} if self.negatives is None else {"negatives": self.negatives}
+        for name, view in views.items():
+            if not isinstance(view, Tensor):
                 raise InputError(
                     f"{name} must be a tensor, n x d; found {type(view).__name__}: convert it "
                     "with torch.as_tensor"
                 )
-            if view is not None and view.layout is not torch.strided:
+            if view.layout is not torch.strided:
                 raise InputError(f"{name} must be dense; found {view.layout}: call .to_dense()")
-        if self.anchors.ndim != 2 or self.positives.ndim != 2:
+        self._check_shapes()
+        if self.groups is not None:
+            groups = _groups(self.groups, len(self.positives), self.anchors.device)
+            object.__setattr__(self, "groups", groups)
+        if not self.anchors.is_floating_point():
+            raise ValueError(f"convert embeddings with .float(); found {self.anchors.dtype}")
+        dtypes = {view.dtype for view in views.values()}
+        if len(dtypes) == 1:
+            return
+        if not dtypes <= {torch.float16, torch.bfloat16, torch.float32}:
+            found = " and ".join(sorted(map(str, dtypes)))
+            raise ValueError(f"convert the views to one dtype; found {found}")
+        for name, view in views.items():  # autocast leaves a queue in float32
+            object.__setattr__(self, name, view.float())
+
+    def _is_plain(self) -> bool:
+        """Whether most batches' few checks find no fault; all checks would slow small batches."""
+        a, p = self.anchors, self.positives
+        if self.negatives is not None or self.groups is not None or self.offset != 0:
+            return False
+        if not (isinstance(a, Tensor) and isinstance(p, Tensor)):
+            return False
+        are_alike = a.shape == p.shape and a.dtype == p.dtype and a.layout is p.layout
+        is_matrix = a.ndim == 2 and a.shape[0] > 0 and a.layout is torch.strided
+        return are_alike and is_matrix and a.is_floating_point()
+
+    def _check_shapes(self) -> None:
+        a, p, q = self.anchors.shape, self.positives.shape, self.negatives
+        if len(a) != 2 or len(p) != 2:
             raise ValueError(
                 "anchors and positives must be matrices (n x d); found shapes "
-                f"{tuple(self.anchors.shape)} and {tuple(self.positives.shape)}"
+                f"{tuple(a)} and {tuple(p)}"
             )
-        n, d = self.anchors.shape
-        m = self.positives.shape[0]
+        n, d = a
         if n == 0 or self.offset < 0:
             raise ValueError(
                 f"give at least one anchor, and an offset of 0 or more; found {n} anchors and the "
                 f"offset {self.offset}"
             )
-        if self.positives.shape[1] != d or m < self.offset + n:
+        if p[1] != d or p[0] < self.offset + n:
             raise ValueError(
                 f"positives must have {d} columns, as the anchors have, and at least offset + {n} "
-                f"rows; found the shape {tuple(self.positives.shape)} and offset {self.offset}"
+                f"rows; found the shape {tuple(p)} and offset {self.offset}"
             )
-        if self.negatives is not None and (
-            self.negatives.ndim != 2 or self.negatives.shape[1] != d
-        ):
+        if q is not None and (q.ndim != 2 or q.shape[1] != d):
             raise ValueError(
                 f"negatives must be a matrix with {d} columns, as the anchors have; found the "
-                f"shape {tuple(self.negatives.shape)}"
+                f"shape {tuple(q.shape)}"
             )
-        if self.groups is not None:
-            object.__setattr__(self, "groups", _groups(self.groups, m, self.anchors.device))
-        if not self.anchors.is_floating_point():
-            raise ValueError(f"convert embeddings with .float(); found {self.anchors.dtype}")
-        dtypes = {view.dtype for view in given.values() if view is not None}
-        if len(dtypes) > 1:
-            if not dtypes <= {torch.float16, torch.bfloat16, torch.float32}:
-                found = " and ".join(sorted(map(str, dtypes)))
-                raise ValueError(f"convert the views to one dtype; found {found}")
-            for name, view in given.items():  # autocast leaves a queue in float32
-                object.__setattr__(self, name, None if view is None else view.float())
 
     @property
     def rows(self) -> slice:
