@@ -348,24 +348,14 @@ def _temperature_too_low(case: RunEvidence) -> Found | None:
     rows = [row for row in case.rows if row.get("temperature") is not None]
     first = case if case.objective is not None else replace(case, rows=rows)
     tau = first.first("temperature") or objective_temperature(case)
-    share, dead, gain = first.first("hardest_share"), first.first("dead"), gain_in_score(case)
+    share, gain = first.first("hardest_share"), gain_in_score(case)
     if tau is None or share is None or (gain is not None and not crosses("gain", gain)):
         return None
-    cosines = case.objective is not None or compares_cosines(case)
-    cosines = (cosines and first.first("uniformity") is not None) or cosines_per_score(case) > 1
-    low = crosses("temperature_of_cosines", tau / cosines_per_score(case))
-    least = _FEW_OF_COSINES if cosines else _FEW
-    if (cosines and not low) or (negative_count(case) or 0) < least:
-        return None
-    if cosines:  # an encoder from scratch may begin with embeddings that are close together
-        most = max(share, case.end("hardest_share") or 0.0)
-        sharp = crosses("hardest_of_cosines", most)
-        deciding = [compared("hardest_of_cosines", most)] if sharp else None
-    elif dead is None:
-        return None
-    else:
-        deciding = _decided(case, share, dead, first.first("dissipation"))
-    if deciding is None:
+    has_vectors = first.first("uniformity") is not None
+    may_be_cosines = case.objective is not None or compares_cosines(case)
+    has_cosines = (has_vectors and may_be_cosines) or cosines_per_score(case) > 1
+    deciding = _by_cosines(case, tau, share) if has_cosines else _by_scores(case, first, share)
+    if not deciding:
         return None
     return Found(
         (
@@ -381,20 +371,28 @@ def _temperature_too_low(case: RunEvidence) -> Found | None:
     )
 
 
-def _decided(
-    case: RunEvidence, share: float, dead: float, force: float | None
-) -> list[Evidence] | None:
-    """Return the deciding numbers if the scores are not cosines, so that their scale is unknown."""
+def _by_cosines(case: RunEvidence, tau: float, share: float) -> list[Evidence]:
+    """Return the deciding number of a loss of cosines; an empty list if it shows no fault."""
+    is_low = crosses("temperature_of_cosines", tau / cosines_per_score(case))
+    if not is_low or (negative_count(case) or 0) < _FEW_OF_COSINES:
+        return []
+    # an encoder from scratch may begin with embeddings that are close together
+    most = max(share, case.end("hardest_share") or 0.0)
+    return [compared("hardest_of_cosines", most)] if crosses("hardest_of_cosines", most) else []
+
+
+def _by_scores(case: RunEvidence, first: RunEvidence, share: float) -> list[Evidence]:
+    """Return the same for scores that are not cosines, so that their scale is unknown."""
+    dead, force = first.first("dead"), first.first("dissipation")
+    if dead is None or (negative_count(case) or 0) < _FEW or not crosses("hardest_at_first", share):
+        return []
     evidence = [compared("hardest_at_first", share)]
-    if not crosses("hardest_at_first", share):
-        return None
     if crosses("done_by_temperature", dead):
         return [*evidence, compared("done_by_temperature", dead)]
-    decided = None if force is None else force + dead
-    if decided is None or not crosses("decided", decided):
-        return None
+    if force is None or not crosses("decided", force + dead):
+        return []
     lasting = crosses("hardest_at_first", case.end("hardest_share"))
-    return [*evidence, compared("decided", decided)] if lasting else None
+    return [*evidence, compared("decided", force + dead)] if lasting else []
 
 
 def _warmer(case: RunEvidence) -> str:
