@@ -15,6 +15,7 @@ from isotrope.reports.runs import Run
 from isotrope.reports.stored_scores import NOISE, TITLE, best_on_tests, stored_scores
 
 _MOST_NAMED = 3  # runs whose faults are named in the summary
+_SCORES = {"dev_start", "dev_best", "dev_final", "linear"}
 _COMPARED = {metric.column: metric for metric in METRICS if metric.heading}
 
 
@@ -312,26 +313,31 @@ def _interval(run: Run) -> str:
 
 def cells(runs: Sequence[Run]) -> list[list[ComparisonCell]]:
     """Return the cells of the comparison: one list for each run, without the name of the run."""
-    rows: list[list[ComparisonCell]] = [[] for _ in runs]
-    scores = [run.metric(run.saved) for run in runs]
-    top = max((score for score in scores if score is not None), default=math.nan)
     marks = _dev_marks(runs)
-    comparable = len(runs) > 1 and not any(marks)
-    percent = {"dev_start", "dev_best", "dev_final", "linear"}
-    for key, _, _ in columns(runs):
-        values = [run.metric(key) for run in runs]
-        measured = [value for value in values if value is not None]
-        digits = _dev_digits(runs) if key in percent else digits_of(measured)
-        fixed = _COMPARED[key].digits
-        digits = digits if fixed is None else fixed
-        for row, run, value, mark in zip(rows, runs, values, marks, strict=True):
-            if value is None:
-                row.append(ComparisonCell("\N{EN DASH}", _why_missing(run, key)))
-                continue
-            start = run.metric("dev_start")
-            gain = "" if key != run.saved or start is None else _signed(value - start, digits)
-            best = key == run.saved and comparable and value == top
-            of_data, interval = mark * (key in percent), _interval(run) if gain else ""
-            note = "; ".join(filter(None, (of_data, _unsaved(run, key), interval)))
-            row.append(ComparisonCell(number(value, digits), gain=gain, best=best, note=note))
-    return rows
+    scores = [score for run in runs if (score := run.metric(run.saved)) is not None]
+    best = max(scores, default=math.nan) if len(runs) > 1 and not any(marks) else math.nan
+    digits = {key: _digits(runs, key) for key, _, _ in columns(runs)}
+    return [
+        [_cell(run, key, decimals, mark, best) for key, decimals in digits.items()]
+        for run, mark in zip(runs, marks, strict=True)
+    ]
+
+
+def _digits(runs: Sequence[Run], key: str) -> int:
+    """Return the number of decimals of a column of the comparison."""
+    if (fixed := _COMPARED[key].digits) is not None:
+        return fixed
+    if key in _SCORES:
+        return _dev_digits(runs)
+    return digits_of([value for run in runs if (value := run.metric(key)) is not None])
+
+
+def _cell(run: Run, key: str, digits: int, mark: str, best: float) -> ComparisonCell:
+    """Return a cell of a run with a ``mark`` of its dev data; ``best`` is the highest score."""
+    if (value := run.metric(key)) is None:
+        return ComparisonCell("\N{EN DASH}", _why_missing(run, key))
+    is_saved, start = key == run.saved, run.metric("dev_start")
+    gain = _signed(value - start, digits) if is_saved and start is not None else ""
+    notes = (mark if key in _SCORES else "", _unsaved(run, key), _interval(run) if gain else "")
+    shown, note = number(value, digits), "; ".join(filter(None, notes))
+    return ComparisonCell(shown, gain=gain, best=is_saved and value == best, note=note)
