@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from itertools import combinations
 from math import isfinite, prod
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from torch import Tensor
 
@@ -20,22 +20,20 @@ from isotrope.core.legible import csv_text
 from isotrope.core.metrics_log import read_lines
 from isotrope.core.result import json_text
 from isotrope.core.run_folder import RunFolder
-from isotrope.core.views import Views
-from isotrope.diagnostics.evidence import RunEvidence, Words
+from isotrope.diagnostics.evidence import RunEvidence, Words, without_unknown_units
 from isotrope.diagnostics.findings import Diagnosis
 from isotrope.diagnostics.metrics import columns
 from isotrope.diagnostics.seen import measure_compared, measure_known
 from isotrope.diagnostics.seen_labels import measure_margin, measure_scored
 from isotrope.paradigm import registry
-from isotrope.paradigm.compared import Compared, SoftmaxEvidence, joined
-from isotrope.paradigm.graph_reading import GraphReading
+from isotrope.paradigm.compared import Compared, SoftmaxEvidence
+from isotrope.paradigm.graph_reading import BatchReadings, GraphReading
 from isotrope.paradigm.objective import Objective
 
 COLUMNS = (*columns("doctor"), "series")
 """The columns of a row: those of a training on text, those that only the Doctor measures, and the
 place of the data set or loss in ``settings["series"]``, counted from 0 (the first has None)."""
 
-_WHOLE = 1.001  # a dissipation above this exceeds 1 by more than rounding
 _TARGETS = (
     "the loss only pulls embeddings towards targets that get no gradient, so the Doctor cannot see "
     "what keeps the embeddings from collapsing (for example, a predictor)"
@@ -46,6 +44,21 @@ _MOST_TEXTS = 1_000_000
 _LIE = {"norm", "std", "uniformity", "effective_rank", "embedding_gradient", "radial"}
 
 Row = dict[str, float | None]
+
+
+class _WeightState(NamedTuple):
+    norm: float
+    version: int  # torch raises it when it writes into the weight
+
+
+class _BeforeStep(NamedTuple):
+    """Large values of a weight's gradient, and the weight's values at the same places."""
+
+    weight: Tensor
+    size: int
+    places: Tensor
+    values: Tensor
+    gradient: Tensor
 
 
 class Anatomy:
@@ -108,9 +121,8 @@ class Anatomy:
         self._most, self._taught = 0, False  # rows of the largest batch; whether by a teacher
         self._evidence, self._pool = SoftmaxEvidence(), list[Tensor]()
         self._own: list[tuple[Row, set[str]]] = []  # rows with supposed positives, their columns
-        self._weights = dict[int, tuple[float, int]]()  # first norms and versions of parameters
-        # weights, their numbers of values; places, first values and gradients of some; then None
-        self._graded: list[tuple[Tensor, int, Tensor, Tensor, Tensor]] | None = []
+        self._weights = dict[int, _WeightState]()  # at the first batch, by id
+        self._before: list[_BeforeStep] | None = []  # None after the first step
         self._texts, self._epoch = set[int](), 0  # texts so far; the step at which they came again
         self.places: tuple[tuple[int, int], ...] = ()
 
@@ -149,12 +161,12 @@ class Anatomy:
         If the user's number falls, a new pass over the data has begun, and counting continues.
         """
         along = 0.0
-        for weight, size, places, before, gradient in self._graded or ():
+        for weight, size, places, values, gradient in self._before or ():
             now = local_part(weight.detach()).flatten()
             if len(now) == size:  # FSDP frees some
-                along += float(((now[places] - before).float() * gradient).sum())
+                along += float(((now[places] - values).float() * gradient).sum())
         if along and isfinite(along):  # it stays 0 until a step is made
-            self.settings["maximised"], self._graded = along > 0, None
+            self.settings["maximised"], self._before = along > 0, None
         at = self.calls if step is None else self._passed + step
         if step is not None and at < self._newest:
             at = self._newest + 1
@@ -162,26 +174,34 @@ class Anatomy:
         self.calls, self._newest = self.calls + 1, at
         return at
 
-    def _of_known(self, known: list[tuple[Objective, Views]], *, is_whole: bool) -> Row:
-        """Measure the objective of the loss; ``is_whole``: the loss has hardly any other terms."""
-        # of nested prefixes, the longest
-        objective, views = max(known, key=lambda one: one[1].anchors.shape[1])
-        if is_whole:
+    def _of_known(self, batch: BatchReadings) -> Row:
+        """Measure the objective of the loss: of nested prefixes, the longest."""
+        objective, views = max(batch.known, key=lambda one: one[1].anchors.shape[1])
+        if batch.unexplained <= _LEFT_OUT:
             self.objective = objective  # the newest, because its temperature may change
         numbers = measure_known(objective, views)
         self.kind = "broken" if numbers is None else "known"
+        self.kind = "reversed" if batch.sign < 0 else self.kind
         return numbers or {}
 
-    def _of_compared(self, tables: list[Compared], factor: float) -> Row:
+    def _of_compared(self, batch: BatchReadings, factor: float) -> Row:
         """Measure the pairs that a loss compared, and store the kind of the loss."""
+        earlier, tables = self._evidence, batch.compared
         seen = measure_compared(
-            tables, self._pool, earlier=self._evidence, temperature=self.temperature, factor=factor
+            tables, self._pool, earlier=earlier, temperature=self.temperature, factor=factor
         )
         self.kind, self.factor, self.over_guess = seen.kind, seen.factor, seen.over_guess
         self.reason = _TARGETS if seen.kind == "targets" else self.reason
         self.places = seen.places or self.places
-        self._evidence = self._evidence * 0.9 + seen.evidence
-        return {name: value for name, value in seen.numbers.items() if value is not None}
+        self._evidence = earlier * 0.9 + seen.evidence
+        self.settings["encoders"] = max(reading.encoders for reading in batch.paired)
+        self.settings["summed"] = max((table.summed for table in tables), default=1.0)
+        self.settings["queue"] = not any(table.is_two_sided for table in batch.tables)
+        numbers: Row = {name: value for name, value in seen.numbers.items() if value is not None}
+        if self.kind == "pairs":
+            numbers |= measure_margin(batch.tables)
+            numbers |= measure_scored(tables, batch.loss / factor, factor)
+        return numbers
 
     def see(
         self,
@@ -210,86 +230,55 @@ class Anatomy:
             reading.end()
             if reading.error is not None:
                 raise reading.error
-        some = [r for r in every if r.paired]
-        losses = [r.loss for r in every]
+        if not every:
+            return None
         self._watch(every)
-        rows = max((r.rows for r in some), default=self._most if any(losses) else 0)
-        # GradScaler skips a step whose gradient exceeds the range of half precision
-        tables = [t for r in some for t in r.compared]
-        # the pairs and the loss are logged with the sign that backward() was called with
-        sign = -1 if any(r.is_negated for r in every) else 1
-        tables = [replace(t, gradient=sign * t.gradient) for t in tables]
-        beyond = any(t.is_rounded and not t.gradient.isfinite().all() for t in tables)
-        if not every or 2 * rows < self._most or (beyond and all(map(isfinite, losses))):
+        batch = BatchReadings(every)
+        # without pairs, a loss of 0 may be that of a batch with one row
+        rows = batch.rows or (self._most if any(reading.loss for reading in every) else 0)
+        if 2 * rows < self._most or batch.exceeds_half_precision:
             return None
         self._most, self._newest = max(self._most, rows), max(self._newest, step)
-        factor = 1 / prod(x for x in divisors if any(x in r.divisors for r in some or every))
-        loss = sum(r.loss for r in some) if some else every[-1].loss
         row, self._looked = self._row(step, new=True), step
-        row["loss"] = sign * loss / factor
-        self.reason = every[-1].reason
-        if not some:
+        factor = 1 / prod(x for x in divisors if x in batch.divisors)
+        row["loss"], self.reason = batch.loss / factor, every[-1].reason
+        if not batch.paired:
             self.kind = "unseen"
             return row
-        left = 1 - min(1.0 if r.explained is None else r.explained for r in some)
-        row["misfit"] = left
-        known = [one for r in some for one in r.known]
-        compared: list[Compared] = []
-        if known:
-            numbers = self._of_known(known, is_whole=left <= _LEFT_OUT)
-            self.kind = "reversed" if sign < 0 else self.kind
-        else:
-            # a gradient cache shows the pairs of its first readings only
-            share = sum(r.rows for r in some) / sum(r.rows for r in some if r.compared)
-            compared = [replace(t, rows=round(share * t.rows)) for t in joined(tables)]
-            numbers = self._of_compared(compared, factor)
-            if self.kind == "pairs":
-                scored = measure_scored(compared, row["loss"] or 0.0, factor)
-                numbers |= measure_margin(tables) | scored
-            self.settings["encoders"] = max(r.encoders for r in some)
-            self.settings["summed"] = max((t.summed for t in compared), default=1.0)
-            self.settings["queue"] = not any(t.is_two_sided for t in tables)
+        row["misfit"] = batch.unexplained
+        numbers = self._of_known(batch) if batch.known else self._of_compared(batch, factor)
         limits = self.settings.setdefault("rank-limits", {})
         limits[str(self.place)] = numbers.pop("rank_limit", None)
         # if there are other terms, the pairs alone do not describe the training
-        kept = _LIE if left > _LEFT_OUT else numbers.keys()
+        kept = _LIE if batch.unexplained > _LEFT_OUT else numbers.keys()
         row.update({name: value for name, value in numbers.items() if name in kept})
         if self.kind in ("softmax", "other", "scores"):
             self._own.append((row, numbers.keys() - _LIE))
-            self._withdraw(compared)
-        # in other losses, or with groups or a mask, a row need not push all others
-        of_all = self.kind in ("softmax", "known") and (row["negatives"] or 0) >= rows - 1
-        of_all &= all(views.groups is None for _, views in known)
-        of_all &= all(bool(t.mask[:, t.gradient.argmin(dim=1)].all()) for t in compared)
-        if of_all and copies and row["false_negatives"] is not None:
+            self._withdraw(batch.compared)
+        pushes_all = self.kind in ("softmax", "known") and (row["negatives"] or 0) >= rows - 1
+        if copies and pushes_all and row["false_negatives"] is not None and batch.pushes_any:
             row["false_negatives"] = max(row["false_negatives"], copies)
         return row
 
     def _watch(self, readings: list[GraphReading]) -> None:
-        """Store whether any trained parameter has ``moved``, and which are ``unchanged``."""
-        # norms of whole parameters: a step changes few rows of a table of embeddings
-        own = {id(x): (x, local_part(x.detach())) for r in readings for x in r.weights}
-        own = {key: x for key, x in own.items() if x[1].numel() > 1}  # no temperature
-        first, moved = self._weights, self.settings.get("moved", False)
-        if self._graded == [] and self.settings.get("trainer") == "loop":  # it counts steps
-            for x, w in own.values():
-                if x.grad is not None and not x.grad.is_sparse:
-                    g = local_part(x.grad).flatten()
-                    places = places_of_large(g)
-                    if bool(g[places].isfinite().all()):  # the scale of half precision may be high
-                        some = places, w.flatten()[places], g[places].float()
-                        self._graded.append((x, len(g), *some))
-        known = own.keys() & first.keys()
-        if moved:  # norms are slow, and a weight of another version has changed
-            own = {k: x for k, x in own.items() if k not in first or first[k][1] == x[0]._version}
-        new = {key: (local_norm(part), x._version) for key, (x, part) in own.items()}
-        if known:
-            common = known & new.keys()
-            self.settings["moved"] = moved or any(new[k][0] != first[k][0] for k in common)
-            still = {k: tuple(own[k][0].shape) for k in common if new[k] == first[k]}
+        """Store whether any trained weight has ``moved``, and which are ``unchanged``."""
+        parts = {id(x): (x, local_part(x.detach())) for r in readings for x in r.weights}
+        parts = {key: one for key, one in parts.items() if one[1].numel() > 1}  # no temperature
+        if self._before == [] and self.settings.get("trainer") == "loop":  # it counts steps
+            self._before += filter(None, map(_before_step, [x for x, _ in parts.values()]))
+        first, moved, now = self._weights, self.settings.get("moved", False), {}
+        for key, (x, part) in parts.items():
+            # norms are slow, and a weight of another version has changed
+            if not moved or key not in first or first[key].version == x._version:
+                # of whole weights: a step changes few rows of a table of embeddings
+                now[key] = _WeightState(local_norm(part), x._version)
+        self._weights = now | first
+        if first.keys() & parts.keys():
+            seen = now.keys() & first.keys()
+            moved = moved or any(now[key].norm != first[key].norm for key in seen)
+            still = {k: tuple(parts[k][1].shape) for k in seen if moved and now[k] == first[k]}
             named = [self.names.get(k, f"one of shape {shape}") for k, shape in still.items()]
-            self.settings["unchanged"] = sorted(named) if self.settings["moved"] else []
-        self._weights = new | first
+            self.settings |= {"moved": moved, "unchanged": sorted(named)}
 
     def seen_again(self, texts: list[Tensor], step: int) -> None:
         """Log the epoch of a step. It ends when rows of two columns (as numbers) occur again."""
@@ -386,24 +375,33 @@ class Anatomy:
         settings = {name.replace("_", "-"): value for name, value in self.settings.items()}
         settings.pop("series", None)
         settings["rank-limit"] = settings.pop("rank-limits", {}).get(str(self.place))
-        rows, notes = [row for row in self.measured if self._is(row)], list[str]()
-        if (sets := settings.pop("mixed", 1)) > 1:
+        measured = [row for row in self.measured if self._is(row)]
+        rows = without_unknown_units(measured)
+        known, left = (sum(r["dissipation"] is not None for r in x) for x in (measured, rows))
+        sets, stopped = settings.pop("mixed", 1), settings.pop("stopped", "")
+        notes = self._notes(rows, is_cut=left < known, sets=sets, stopped=stopped)
+        dev = sorted((int(r["step"] or 0), v) for r in self.rows if (v := r.get("dev")) is not None)
+        unit = 100.0 if all(abs(score) <= 1 for _, score in dev) else 1.0  # if out of 1
+        return RunEvidence(
+            kind=settings.pop("kind", ""),
+            rows=rows,
+            scores=[(step, unit * score) for step, score in dev],
+            settings=settings,
+            objective=self.objective,
+            losses=tuple(losses),
+            notes=tuple(notes),
+            words=self.words,
+        )
+
+    def _notes(self, rows: list[Row], *, is_cut: bool, sets: int, stopped: str) -> list[str]:
+        """Return the limits of a diagnosis; ``is_cut``: the rows lack measured dissipations."""
+        notes = []
+        if sets > 1:
             notes += [
                 "to judge each data set by itself, pass a dict of losses to the trainer: the "
                 f"batches of {sets} data sets that this process saw are judged as one"
             ]
-        labelled = sum(bool(row["label_gap"] or row["graded_gap"]) for row in rows)
-        fitting = sum(row["unexplained"] is not None for row in rows)
-        if 10 * fitting < 9 * labelled or 3 * fitting < len(rows):
-            chance: Row = {"unexplained": None, "label_gap": None}  # as large as a squared error
-            rows = [row if row["unexplained"] is None else row | chance for row in rows]
-        above = [(row["dissipation"] or 0) > _WHOLE for row in rows]
-        if any(above):
-            mostly = 2 * sum(above) > sum(row["dissipation"] is not None for row in rows)
-            rows = [
-                {**row, "dissipation": None, "dead": None} if mostly or is_above else row
-                for row, is_above in zip(rows, above, strict=True)
-            ]
+        if is_cut:
             notes += [
                 "pass the loss's temperature to the Doctor (temperature=NUMBER): the measured "
                 "gradient dissipation contains an unknown factor, so it is not judged"
@@ -420,23 +418,12 @@ class Anatomy:
                 f"the loss is InfoNCE times {self.factor:.3g}; the values of gradient dissipation "
                 "do not contain this factor"
             ]
-        if (stopped := settings.pop("stopped", None)) is not None:
+        if stopped:
             until = f"until step {rows[-1]['step']:.0f} only" if rows else "no step"
             notes += [f"the Doctor measured {until}: {stopped}"]
         if any(row["negatives"] == 0 and row["embedding_gradient"] for row in rows):
             notes += ["gradient dissipation, weight and ratio need negatives: some steps have none"]
-        dev = sorted((int(r["step"] or 0), v) for r in self.rows if (v := r.get("dev")) is not None)
-        unit = 100.0 if all(abs(score) <= 1 for _, score in dev) else 1.0  # if out of 1
-        return RunEvidence(
-            kind=settings.pop("kind", ""),
-            rows=rows,
-            scores=[(step, unit * score) for step, score in dev],
-            settings=settings,
-            objective=self.objective,
-            losses=tuple(losses),
-            notes=tuple(notes),
-            words=self.words,
-        )
+        return notes
 
     def save(self, path: str | Path) -> Path:
         """Write the rows as CSV to ``path`` (in a folder: to metrics.csv), and return the file."""
@@ -460,6 +447,16 @@ class Anatomy:
             rows.setdefault((step, row.get("series", 0)), empty).update(known)
         anatomy.rows += [rows[place] for place in sorted(rows)]
         return anatomy
+
+
+def _before_step(weight: Tensor) -> _BeforeStep | None:
+    if weight.grad is None or weight.grad.is_sparse:
+        return None
+    values, gradient = (local_part(x.detach()).flatten() for x in (weight, weight.grad))
+    places = places_of_large(gradient)
+    large = gradient[places].float()  # infinite if the scale of half precision is too high
+    is_known = bool(large.isfinite().all())
+    return _BeforeStep(weight, len(gradient), places, values[places], large) if is_known else None
 
 
 def _file(path: Path) -> Path:

@@ -28,8 +28,10 @@ from isotrope.paradigm.declared import objectives_by_dataset
 from isotrope.paradigm.objective import Objective
 
 Row = Mapping[str, float | None]
+Logged = dict[str, float | None]
 Kind = Literal["text", "images", ""]
 
+_WHOLE = 1.001  # a dissipation above this exceeds 1 by more than rounding
 _LARGEST = 1e30  # a larger measurement of embeddings means an overflow
 
 
@@ -140,6 +142,19 @@ class RunEvidence:
         size = self.details.get("batch_size", self.settings.get("batch-size"))
         size = (self.probe or {}).get("count") if size is None else size
         return None if size is None else int(size)
+
+
+def without_unknown_units(rows: list[Logged]) -> list[Logged]:
+    """Return rows without the numbers that contain an unknown factor or rest on unknown labels."""
+    labelled = sum(bool(row["label_gap"] or row["graded_gap"]) for row in rows)
+    fitting = sum(row["unexplained"] is not None for row in rows)
+    if 10 * fitting < 9 * labelled or 3 * fitting < len(rows):
+        chance: Logged = {"unexplained": None, "label_gap": None}  # as large as a squared error
+        rows = [row if row["unexplained"] is None else row | chance for row in rows]
+    above = [(row["dissipation"] or 0) > _WHOLE for row in rows]
+    mostly = 2 * sum(above) > sum(row["dissipation"] is not None for row in rows)
+    unknown: Logged = {"dissipation": None, "dead": None}
+    return [row | unknown if mostly or x else row for row, x in zip(rows, above, strict=True)]
 
 
 def of_run(folder: Path, dataset: str = "") -> RunEvidence:

@@ -17,7 +17,9 @@ also uses embeddings without comparing them, such as in a penalty on their norms
 
 import weakref
 from collections.abc import Callable
-from functools import partial
+from dataclasses import replace
+from functools import cached_property, partial
+from math import isfinite
 from typing import Any
 
 import torch
@@ -26,7 +28,7 @@ from torch import Tensor
 
 from isotrope.core.autograd import MARK
 from isotrope.paradigm import softmax_targets
-from isotrope.paradigm.compared import Compared
+from isotrope.paradigm.compared import Compared, joined
 from isotrope.paradigm.graph import Edge, Node, number_of, operation_of, trained_by
 from isotrope.paradigm.loss_graph import LossGraph, divisors_of
 from isotrope.paradigm.operands import tables
@@ -221,3 +223,44 @@ class GraphReading:
         for handle in self._handles:
             handle.remove()
         self._handles = []
+
+
+class BatchReadings:
+    """The readings of the backward passes of one batch: at least one, and all of them have ended.
+
+    Only ``paired`` readings found pairs. ``loss`` and the gradients of the ``tables`` have the
+    ``sign`` that ``backward()`` was called with. ``unexplained`` is the share of the gradient on
+    the embeddings that does not come from pairs.
+    """
+
+    def __init__(self, readings: list[GraphReading]) -> None:
+        self.paired = [reading for reading in readings if reading.paired]
+        self.known = [one for reading in self.paired for one in reading.known]
+        self.rows = max((reading.rows for reading in self.paired), default=0)
+        self.sign = -1 if any(reading.is_negated for reading in readings) else 1
+        self.loss = self.sign * sum(reading.loss for reading in self.paired or readings[-1:])
+        self.divisors = {x for reading in self.paired or readings for x in reading.divisors}
+        tables = [table for reading in self.paired for table in reading.compared]
+        self.tables = [replace(table, gradient=self.sign * table.gradient) for table in tables]
+        shares = [1.0 if one.explained is None else one.explained for one in self.paired]
+        self.unexplained = 1 - min(shares, default=1.0)
+        # GradScaler skips a step whose gradient exceeds the range of half precision
+        beyond = any(t.is_rounded and not t.gradient.isfinite().all() for t in tables)
+        self.exceeds_half_precision = beyond and all(isfinite(one.loss) for one in readings)
+
+    @cached_property
+    def compared(self) -> list[Compared]:
+        """The tables, joined if they share a softmax; none beside an objective of isotrope."""
+        if self.known:
+            return []
+        # a gradient cache shows the pairs of its first readings only
+        shown = sum(reading.rows for reading in self.paired if reading.compared)
+        share = sum(reading.rows for reading in self.paired) / shown
+        return [replace(table, rows=round(share * table.rows)) for table in joined(self.tables)]
+
+    @property
+    def pushes_any(self) -> bool:
+        """Whether any row may be pushed from any other, since there are no groups and no mask."""
+        masks = [t.mask[:, t.gradient.argmin(dim=1)] for t in self.compared]
+        has_groups = any(views.groups is not None for _, views in self.known)
+        return not has_groups and all(bool(mask.all()) for mask in masks)
