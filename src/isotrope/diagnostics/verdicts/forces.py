@@ -65,23 +65,30 @@ PUSHED_POSITIVES = Verdict(
 def _even_push(case: RunEvidence) -> Evidence | None:
     """Return the number that shows that all negatives are pushed alike; None if they are not."""
     over_even, tau = hardest_over_even(case), objective_temperature(case)
-    if over_even is None or (tau is None and case.objective is not None):
+    fitted, spread = case.end("temperature"), case.end("uniformity")
+    if over_even is None or (case.objective is not None and tau is None):
         return None
-    if (case.losses and case.end("temperature") is None) or has_copies(case.first, case.early):
-        return None  # no softmax, or copies share its hardest place
-    spread = case.end("uniformity")
-    known = tau or case.end("temperature")
-    each = None if known is None else known / cosines_per_score(case)
-    high = compares_cosines(case) and crosses("high_temperature", each)
-    # scores without embeddings have no known distances
-    if (crosses("spread", spread) and not high) or (spread is None and case.losses):
+    # no softmax, or scores without embeddings, which have no known distances
+    if case.losses and (fitted is None or spread is None):
         return None
-    deciding = "hardest_at_high_temperature" if high else "hardest_times_uniform"
-    options = (case.details.get("method") or {}).get("options", {})  # decay: of a momentum encoder
-    keys = _OF_KEYS if case.settings.get("queue") or "decay" in options else 1.0
-    usual_of_images = high and not crosses("temperature_of_images", keys * (each or 0))
-    even = crosses(deciding, over_even) and not (usual_of_images and case.kind != "text")
+    if has_copies(case.first, case.early):  # they share the hardest place of the softmax
+        return None
+    each = (tau or fitted or 0.0) / cosines_per_score(case)
+    deciding = "hardest_times_uniform"
+    if compares_cosines(case) and crosses("high_temperature", each):
+        deciding = "hardest_at_high_temperature"
+        if case.kind != "text" and _is_usual_of_images(case, each):
+            return None
+    elif crosses("spread", spread):
+        return None
+    even = crosses(deciding, over_even)
     return as_measured(case, compared(deciding, over_even)) if even else None
+
+
+def _is_usual_of_images(case: RunEvidence, tau: float) -> bool:
+    options = (case.details.get("method") or {}).get("options", {})
+    has_still_keys = case.settings.get("queue") or "decay" in options  # of a momentum encoder
+    return not crosses("temperature_of_images", tau * (_OF_KEYS if has_still_keys else 1.0))
 
 
 def _negatives_not_hard(case: RunEvidence) -> Found | None:
