@@ -162,6 +162,7 @@ def test_in_the_second_training_the_first_model_is_spoken_of(
     said = stop_message(outcome)
     assert said.startswith("run the same command with --resume to continue: ")
     assert f"first training, whose model is saved in {outcome.output / 'model'}" in said
+    assert said.endswith(outcome.result.details["verdict"])
     settings, waiting = TrainSettings.read(given), "nothing to train"
     assert "refit" in text.train(settings, resume=True, lines=True).result.details
     assert waiting not in capsys.readouterr().err

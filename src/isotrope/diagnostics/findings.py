@@ -183,6 +183,11 @@ class Diagnosis:
         """Return the printed text as HTML, for a notebook."""
         return f"<pre>{html.escape(str(self))}</pre>"
 
+    @property
+    def examined(self) -> str:
+        """What was examined: the notes that neither name an error nor contain a command."""
+        return "; ".join(x for x in self.notes if x not in self.missed and "`" not in x)
+
     def __str__(self) -> str:
         """Return verdict, outcome, findings and notes in lines of at most 96 characters."""
         judgement = self.judgement
@@ -195,10 +200,9 @@ class Diagnosis:
         blocks += [_block(i, remark) for i, remark in enumerate(self.remarks, start=1)]
         if self.model:
             blocks.append("\n".join(_wrapped(f"- {line}") for line in _geometry(self.model)))
-        notes = [note for note in self.notes if note not in self.missed]
-        commands = [note for note in notes if "`" in note]  # each on one line, to be copied
-        examined = "; ".join(note for note in notes if note not in commands)
-        blocks += [*([_wrapped(f"examined: {examined}")] if examined else []), *commands]
+        blocks += [_wrapped(f"examined: {self.examined}")] if self.examined else []
+        # commands: each on one line, to be copied
+        blocks += [note for note in self.notes if note not in self.missed and "`" in note]
         return "\n\n".join(blocks)
 
 

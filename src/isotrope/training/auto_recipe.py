@@ -322,12 +322,13 @@ def _watched(facts: Facts, settings: TrainSettings, steps: int) -> list[Choice]:
         prefer = "original" if strict else str(derived["prefer"])
     is_held_out = settings.dev in (None, "auto")  # and not a file
     why = f"the original model is saved if the trained one is {_REJECTED[prefer]}"
-    if facts.columns > 1 and split.share and is_held_out:
-        why += f" on held-out pairs, which {_apart(facts, settings)}"
+    on_pairs = facts.columns > 1 and split.share and is_held_out
+    why += " on held-out pairs" if on_pairs else ""
     if chosen and prefer == "best":
         why += " (so few steps change little)"
     if little and facts.start.loss is not None:
         why += " (the texts can teach it little)"
+    why += f", which {_apart(facts, settings)}" if on_pairs else ""
     choices = [Choice("eval_every", 0 if settings.patience is None else derived["eval_every"], why)]
     if chosen:
         choices.append(Choice("prefer", prefer, why))

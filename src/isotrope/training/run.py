@@ -149,8 +149,9 @@ def stop_message(outcome: Outcome) -> str:
     """Return the message of the command line about a stopped run."""
     folder = RunFolder(outcome.output)
     if folder.result.is_file():
+        verdict = outcome.result.details.get("verdict", "")
         done = f"stopped after the first training, whose model is saved in {folder.model}"
-        return f"run the same command with --resume to continue: {done}"
+        return f"run the same command with --resume to continue: {done}\n{verdict}".rstrip()
     if not exists(folder.checkpoints):
         return "run the same command with --resume to begin again: stopped without a checkpoint"
     steps = outcome.result.metrics["steps"]

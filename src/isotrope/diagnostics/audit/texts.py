@@ -94,7 +94,8 @@ class TextAudit(Audit):
             what += " with hard negatives"
         sides = [len(np.unique(marks)) for marks in self.rows.marks.T[:2]]
         if len(sides) > 1 and min(sides) < len(self.rows):
-            what += f" ({sides[0]:,} different anchors, {sides[1]:,} different positives)"
+            what += f" ({sides[0]:,} different anchors and {sides[1]:,} positives, without case "
+            what += "and punctuation)"
         return (
             f"{len(self.rows):,} {what} of {self.rows.name}, {self.encoder}, "
             f"{self.objective.name}, batches of {self.batch_size}"
