@@ -15,7 +15,8 @@ from pydantic.fields import FieldInfo
 
 from isotrope.core.settings import flag
 from isotrope.training.images.settings import ImageSettings
-from isotrope.training.settings import RunSettings, TrainSettings
+from isotrope.training.run_settings import RunSettings
+from isotrope.training.settings import TrainSettings
 from tests.inputs.case import Bench, Case
 from tests.inputs.text import content
 

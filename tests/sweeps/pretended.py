@@ -12,7 +12,8 @@ from isotrope.core.result import Result
 from isotrope.sweeps import plan, sweep
 from isotrope.training.early_checks import check_folder
 from isotrope.training.run import Outcome, trained, write_config
-from isotrope.training.settings import RunSettings, TrainSettings
+from isotrope.training.run_settings import RunSettings
+from isotrope.training.settings import TrainSettings
 
 Score = Callable[[RunSettings], float]
 

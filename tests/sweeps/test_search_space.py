@@ -6,7 +6,8 @@ from isotrope.core.errors import InputError
 from isotrope.sweeps.search_space import Span, Varied, read_varied
 from isotrope.sweeps.spec import RUNS
 from isotrope.training.images.settings import ImageSettings
-from isotrope.training.settings import RunSettings, TrainSettings
+from isotrope.training.run_settings import RunSettings
+from isotrope.training.settings import TrainSettings
 
 
 def read(text: str) -> Varied:

@@ -25,7 +25,8 @@ from isotrope.sweeps.study import JOURNAL, SweepStudy
 from isotrope.sweeps.sweep import existing, sweep
 from isotrope.sweeps.trials import Trial, best_of
 from isotrope.training.images.settings import ImageSettings, options_of
-from isotrope.training.settings import RunSettings, TrainSettings
+from isotrope.training.run_settings import RunSettings
+from isotrope.training.settings import TrainSettings
 from tests.refused import refused_setting
 from tests.sweeps.pretended import pretend, score
 

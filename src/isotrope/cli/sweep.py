@@ -18,7 +18,7 @@ from isotrope.sweeps.spec import RUNS, SweepSettings
 if TYPE_CHECKING:
     from isotrope.sweeps.spec import Sweep
     from isotrope.sweeps.trials import Trial
-    from isotrope.training.settings import RunSettings
+    from isotrope.training.run_settings import RunSettings
 
 EPILOG = """\
 examples:

@@ -13,7 +13,8 @@ from isotrope.core.documents import read_yaml
 from isotrope.core.errors import InputError, SettingError, place
 from isotrope.core.settings import flag
 from isotrope.core.spelling import ACCEPTED
-from isotrope.training.settings import RunSettings, TrainSettings
+from isotrope.training.run_settings import RunSettings
+from isotrope.training.settings import TrainSettings
 
 S = TypeVar("S", bound=RunSettings)
 

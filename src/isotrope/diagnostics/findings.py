@@ -185,7 +185,7 @@ class Diagnosis:
 
     @property
     def examined(self) -> str:
-        """What was examined: the notes that neither name an error nor contain a command."""
+        """The notes on the examination that neither name an error nor contain a command."""
         return "; ".join(x for x in self.notes if x not in self.missed and "`" not in x)
 
     def __str__(self) -> str:

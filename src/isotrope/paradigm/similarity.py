@@ -251,13 +251,13 @@ def similarity_of(node: Node) -> Similarity | None:
 
 
 @dataclass(frozen=True)
-class _Compared:
+class _VectorPair:
     kind: Kind
     operands: tuple[_Input, _Input]
     alpha: float = 1.0
 
 
-def _compared(node: Node) -> _Compared | None:
+def _compared(node: Node) -> _VectorPair | None:
     """Return what a node compares; None if its operation compares nothing."""
     operation, above = operation_of(node), node.next_functions
     if operation in _PRODUCTS:
@@ -265,16 +265,18 @@ def _compared(node: Node) -> _Compared | None:
         surrogate = operation == "Dot" and len(edges_above(above)) < 2
         if surrogate or len(shape_of(node)) > 3:
             return None
-        return _Compared("product", above[-2:], number_of(saved_of(node, "alpha")) or 1.0)
+        return _VectorPair("product", above[-2:], number_of(saved_of(node, "alpha")) or 1.0)
     if operation in _DISTANCES:
-        return _Compared("distance", above[-2:])
+        return _VectorPair("distance", above[-2:])
     if operation == "Pdist":
-        return _Compared("distance", (above[0], above[0]))
+        return _VectorPair("distance", (above[0], above[0]))
     if operation in _MEANS:
         if shape_of(node) != () or not _alike(*above):
             return None
         averaged = saved_of(node, "reduction") == 1
-        return _Compared("distance", above, 1 / math.prod(shape_of(*above[0])) if averaged else 1.0)
+        return _VectorPair(
+            "distance", above, 1 / math.prod(shape_of(*above[0])) if averaged else 1.0
+        )
     return _compared_by_row(node, operation) if operation in {"Sum", "Mean", *_NORMS} else None
 
 
@@ -299,7 +301,7 @@ def _of_weights(edge: Edge | None) -> bool:
     return weights
 
 
-def _compared_by_row(node: Node, operation: str) -> _Compared | None:
+def _compared_by_row(node: Node, operation: str) -> _VectorPair | None:
     """Return what (a * b).sum(-1), (a - b).norm(dim=-1) and the like compare."""
     inner, index = node.next_functions[0]
     shape, result = () if inner is None else shape_of(inner, index), shape_of(node)
@@ -315,12 +317,12 @@ def _compared_by_row(node: Node, operation: str) -> _Compared | None:
         return None
     first, *others = inner.next_functions
     if operation_of(inner) == "Mul" and others != [first]:
-        return None if whole else _Compared("product", inner.next_functions, alpha)
+        return None if whole else _VectorPair("product", inner.next_functions, alpha)
     distance = _difference(first[0], alpha)
     return None if distance is None or (whole and not _alike(*distance.operands)) else distance
 
 
-def _difference(node: Node | None, alpha: float) -> _Compared | None:
+def _difference(node: Node | None, alpha: float) -> _VectorPair | None:
     """Return the distance of the operands of a difference, to which a constant may be added."""
     if node is None:
         return None
@@ -329,7 +331,7 @@ def _difference(node: Node | None, alpha: float) -> _Compared | None:
         node = above[0].node
     if operation_of(node) != "Sub" or len(node.next_functions) != 2:
         return None
-    return _Compared("distance", node.next_functions, alpha)
+    return _VectorPair("distance", node.next_functions, alpha)
 
 
 def _alike(a: _Input, b: _Input) -> bool:

@@ -14,7 +14,8 @@ from isotrope.sweeps.spec import TABLES, Sweep, Values
 from isotrope.training.early_checks import check_folder, check_given, recipe_applies
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.run import try_objective
-from isotrope.training.settings import RunSettings, TrainSettings
+from isotrope.training.run_settings import RunSettings
+from isotrope.training.settings import TrainSettings
 
 METRICS: dict[str, tuple[str, ...]] = {
     "text": (

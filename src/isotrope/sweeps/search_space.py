@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from isotrope.core.errors import SettingError
 from isotrope.core.settings import dotted_key, flag
-from isotrope.training.settings import RunSettings
+from isotrope.training.run_settings import RunSettings
 
 _MOST = 10_000  # most values of a range in a grid
 

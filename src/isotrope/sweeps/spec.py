@@ -13,7 +13,8 @@ from isotrope.core.settings import Settings, Used, setting
 from isotrope.sweeps.search_space import Varied, read_varied, spelled
 from isotrope.training import launch
 from isotrope.training.images.settings import ImageSettings
-from isotrope.training.settings import RunSettings, TrainSettings
+from isotrope.training.run_settings import RunSettings
+from isotrope.training.settings import TrainSettings
 
 Values = Mapping[str, str]
 """Values by setting; setting and value are written as in flags."""

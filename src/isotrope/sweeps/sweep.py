@@ -28,7 +28,8 @@ from isotrope.training.early_checks import as_begun, check_folder
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.launch import each
 from isotrope.training.run import awaits_second, trained
-from isotrope.training.settings import RunSettings, TrainSettings
+from isotrope.training.run_settings import RunSettings
+from isotrope.training.settings import TrainSettings
 
 Report = Callable[[str], None]
 

@@ -15,7 +15,8 @@ from isotrope.data.table import check_known, is_hub_name
 from isotrope.data.text.views import resolve as resolve_views
 from isotrope.encoders.names import resolve
 from isotrope.paradigm.declared import check_declared, objectives_by_dataset
-from isotrope.training.settings import CHOSEN, LIMITED, OF_SCORES, RunSettings, TrainSettings
+from isotrope.training.run_settings import RunSettings
+from isotrope.training.settings import CHOSEN, LIMITED, OF_SCORES, TrainSettings
 
 AUTO = "auto"
 """Value of a temperature for which the audit's recommendation is used."""

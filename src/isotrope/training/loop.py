@@ -44,7 +44,7 @@ from isotrope.training.run import (
 )
 from isotrope.training.run_callback import RunCallback
 from isotrope.training.run_log import RunLog, Timer
-from isotrope.training.settings import RunSettings
+from isotrope.training.run_settings import RunSettings
 from isotrope.training.text_module import TextModule
 from isotrope.training.time_limit import Pace
 from isotrope.training.trainers import ImageTrainer, RunTrainer, TextTrainer

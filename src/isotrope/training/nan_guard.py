@@ -17,7 +17,7 @@ from isotrope.core.views import Views
 from isotrope.paradigm.anatomy import first_rows
 from isotrope.paradigm.objective import Objective
 from isotrope.training.progress import warn
-from isotrope.training.settings import RunSettings
+from isotrope.training.run_settings import RunSettings
 
 if TYPE_CHECKING:
     from isotrope.training.images.method import ImageMethod

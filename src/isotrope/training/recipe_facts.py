@@ -90,7 +90,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class _Probe:
+class _Untrained:
     """The encoder to measure, and the time after which no more batches or passes are measured."""
 
     encoder: SentenceEncoder
@@ -101,7 +101,9 @@ class _Probe:
 def facts_of(encoder: SentenceEncoder, settings: TrainSettings) -> Facts:
     """Read the records, and embed some of them."""
     began = time.monotonic()
-    probe = _Probe(encoder, settings, began + 60 * _MEASURING * (settings.minutes or math.inf))
+    untrained = _Untrained(
+        encoder, settings, began + 60 * _MEASURING * (settings.minutes or math.inf)
+    )
     (name,) = settings.datasets
     reading = records_of(settings, name)
     unread = iter(reading)
@@ -114,9 +116,9 @@ def facts_of(encoder: SentenceEncoder, settings: TrainSettings) -> Facts:
     pairs = {tuple(hash64(near_identical(text)) for text in r.texts[:2]): r for r in records}
     columns = min(3, max(len(record.texts) for record in records))
     if columns == 1:
-        start = PairFacts(loss=_loss_of_texts([record.texts[0] for record in records], probe))
+        start = PairFacts(loss=_loss_of_texts([record.texts[0] for record in records], untrained))
     else:
-        start = _pair_facts(pairs, reading.kind, probe)
+        start = _pair_facts(pairs, reading.kind, untrained)
         firsts = len({first for first, *_ in pairs})
         if reading.names == ["1", "2"] and _PER_LABEL * firsts <= len(pairs):
             start = replace(start, labels=firsts)
@@ -130,7 +132,7 @@ def facts_of(encoder: SentenceEncoder, settings: TrainSettings) -> Facts:
         limit = limit_of(settings, encoder)
         texts = [text for texts_of_pass in _passes(timed) for text in texts_of_pass]
         tokens = np.minimum(encoder.token_counts(texts), limit)
-        seconds = _seconds(timed, limit, probe)
+        seconds = _seconds(timed, limit, untrained)
     return Facts(
         records=len(records),
         columns=columns,
@@ -156,7 +158,9 @@ def limit_of(settings: TrainSettings, encoder: SentenceEncoder) -> int:
 # pairs: what they share, and whether they are at chance level
 
 
-def _pair_facts(pairs: Mapping[tuple[int, ...], Record], kind: str, probe: _Probe) -> PairFacts:
+def _pair_facts(
+    pairs: Mapping[tuple[int, ...], Record], kind: str, untrained: _Untrained
+) -> PairFacts:
     """Return the facts on pairs, whose keys are the hashes of both texts."""
     marks = [(*key, group_mark(r.group, r.texts[0])) for key, r in pairs.items()]
     groups = joined_groups(np.array(marks, np.uint64))
@@ -169,9 +173,9 @@ def _pair_facts(pairs: Mapping[tuple[int, ...], Record], kind: str, probe: _Prob
     rows = np.random.default_rng(0).permutation(len(pairs))[:_EMBEDDED]
     in_order = list(pairs.values())
     records = [in_order[row] for row in rows]
-    query, passage = own_prompts(probe.encoder)
+    query, passage = own_prompts(untrained.encoder)
     prompts = {"query_prompt", "passage_prompt"}
-    given = probe.settings.model_dump(include=prompts, exclude_unset=True)
+    given = untrained.settings.model_dump(include=prompts, exclude_unset=True)
     query, passage = given.get("query_prompt", query), given.get("passage_prompt", passage)
     if is_scored:
         passage = query  # the query prompt is put before both texts
@@ -179,23 +183,29 @@ def _pair_facts(pairs: Mapping[tuple[int, ...], Record], kind: str, probe: _Prob
     positives = [passage + record.texts[1] for record in records]
     if is_scored:
         scores = np.array([record.scores[0] for record in records])
-        return PairFacts(linked, chance=_are_unordered(anchors, positives, scores, probe.encoder))
-    return replace(_contrast(anchors, positives, groups[rows], probe), linked=linked)
+        return PairFacts(
+            linked, chance=_are_unordered(anchors, positives, scores, untrained.encoder)
+        )
+    return replace(_contrast(anchors, positives, groups[rows], untrained), linked=linked)
 
 
-def _loss_of_texts(texts: Sequence[str], probe: _Probe) -> float | None:
+def _loss_of_texts(texts: Sequence[str], untrained: _Untrained) -> float | None:
     """Return the mean InfoNCE of batches of single texts, embedded with two dropout masks.
 
     Returns None if there is less than a batch, or no dropout.
     """
     objective = registry.build("infonce", {"temperature": TEMPERATURE})
     some = [texts[i] for i in np.random.default_rng(0).permutation(len(texts))[:_EMBEDDED]]
-    rows, _ = probe.encoder.tokenize(some, min(128, limit_of(probe.settings, probe.encoder)))
+    rows, _ = untrained.encoder.tokenize(
+        some, min(128, limit_of(untrained.settings, untrained.encoder))
+    )
     losses: list[float] = []
     for first in range(0, len(rows) - BATCH + 1, BATCH):
-        if losses and time.monotonic() >= probe.until:
+        if losses and time.monotonic() >= untrained.until:
             break
-        a, b = probe.encoder.with_dropout(rows[first : first + BATCH], probe.settings.seed, BATCH)
+        a, b = untrained.encoder.with_dropout(
+            rows[first : first + BATCH], untrained.settings.seed, BATCH
+        )
         if torch.equal(a, b):
             return None
         losses.append(float(objective(a, b)))
@@ -212,7 +222,7 @@ def _are_unordered(
 
 
 def _contrast(
-    anchors: Sequence[str], positives: Sequence[str], groups: np.ndarray, probe: _Probe
+    anchors: Sequence[str], positives: Sequence[str], groups: np.ndarray, untrained: _Untrained
 ) -> PairFacts:
     """Return the mean InfoNCE of batches, and whether the pairs are at chance level.
 
@@ -226,10 +236,10 @@ def _contrast(
             part = slice(start, start + BATCH)
             own = torch.from_numpy(groups[part])
             advance(len(own))
-            if len(own.unique()) == 1 or (losses and time.monotonic() >= probe.until):
+            if len(own.unique()) == 1 or (losses and time.monotonic() >= untrained.until):
                 continue
             texts = (anchors[part], positives[part])
-            a, b = (torch.from_numpy(probe.encoder.encode(side)) for side in texts)
+            a, b = (torch.from_numpy(untrained.encoder.encode(side)) for side in texts)
             loss = float(objective(a, b, groups=own))
             losses.append(loss * math.log(BATCH) / math.log(len(own)))
             a, b = map(torch.nn.functional.normalize, (a, b))
@@ -300,14 +310,14 @@ def _passes(records: Sequence[Sequence[str]]) -> list[list[str]]:
     return [anchors, positives, negatives] if negatives else [anchors, positives]
 
 
-def _seconds(records: Sequence[Sequence[str]], limit: int, probe: _Probe) -> float:
+def _seconds(records: Sequence[Sequence[str]], limit: int, untrained: _Untrained) -> float:
     """Return the seconds of a forward and backward pass for a record, the median of some passes."""
     took: list[float] = []
-    while len(took) < 2 or (len(took) < 7 and time.monotonic() < probe.until):
+    while len(took) < 2 or (len(took) < 7 and time.monotonic() < untrained.until):
         start = time.perf_counter()
         for texts in _passes(records):
-            rows, _ = probe.encoder.tokenize(texts, limit)
-            probe.encoder.of_tokens(rows).square().sum().backward()
-        probe.encoder.zero_grad()
+            rows, _ = untrained.encoder.tokenize(texts, limit)
+            untrained.encoder.of_tokens(rows).square().sum().backward()
+        untrained.encoder.zero_grad()
         took.append(time.perf_counter() - start)
     return float(np.median(took)) / len(records)

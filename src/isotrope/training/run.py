@@ -54,7 +54,8 @@ from isotrope.training.checkpoints import exists
 from isotrope.training.early_checks import check_folder
 from isotrope.training.launch import REQUEUE, Terminated, handling, interrupt, launch, launched
 from isotrope.training.progress import warn
-from isotrope.training.settings import RunSettings, TrainSettings
+from isotrope.training.run_settings import RunSettings
+from isotrope.training.settings import TrainSettings
 
 if TYPE_CHECKING:
     from pandas import DataFrame

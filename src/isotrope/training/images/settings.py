@@ -16,7 +16,7 @@ from isotrope.core.hyper import hypers, value_of
 from isotrope.core.image_methods import METHODS
 from isotrope.core.settings import Used, setting
 from isotrope.training.recipe import Scheduler
-from isotrope.training.settings import (
+from isotrope.training.run_settings import (
     RunSettings,
     in_data,
     in_model,
