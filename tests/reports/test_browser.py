@@ -118,6 +118,22 @@ def test_all_is_drawn_and_nothing_overlaps(tab: Tab, page: Path, width: int, dar
     assert paper < 0.1 if dark else paper > 0.9
 
 
+def test_the_comparison_fits_the_page(tab: Tab, tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / name) for name in ("first", "second")]
+    tab.open(write_report(runs, tmp_path / "report.html"), width=1200)
+    note = "const note = document.querySelector('td.number small')"
+    words = "dev data 1; 95% interval +2.25 to +10.95: improved"
+    tab.run(f"{{ {note}; note.innerText = '{words}' }}")
+    assert (
+        tab.run(
+            "(({ scrollWidth, clientWidth }) => scrollWidth - clientWidth)"
+            "(document.querySelector('.scroll'))"
+        )
+        == 0
+    )
+    assert tab.run(f"(() => {{ {note}; return note.offsetHeight }})()") > 30
+
+
 def test_the_pointer_reads_numbers(tab: Tab, page: Path) -> None:
     tab.console.clear()
     tab.open(page)
