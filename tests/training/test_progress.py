@@ -205,6 +205,14 @@ def test_a_long_dev_score_shows_how_far_it_is(
         assert (re.search(rf"^embed {what}: \d+ of \d+ texts", told, re.M) is not None) is asked
 
 
+def test_what_single_texts_teach_is_measured_with_progress(
+    quick: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("isotrope.core.progress.LINES", 0.0)
+    fit(**{**quick, "progress": True, "recipe": "auto", "max_steps": 1})
+    assert "measure: 64 of " in capsys.readouterr().err
+
+
 def test_a_loss_is_printed_once_and_lines_are_in_order(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

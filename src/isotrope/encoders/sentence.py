@@ -311,13 +311,15 @@ class SentenceEncoder(nn.Module):
         """
         order = np.argsort([-len(row) for row in rows], kind="stable")
         views = [torch.empty(len(rows), self.dimension) for _ in range(2)]
-        with modes_kept(self), seeded(seed, self.device):
+        show = bar(len(order), "", "texts")
+        with modes_kept(self), seeded(seed, self.device), show as done:
             self.train()
             for first in range(0, len(rows), batch_size):
                 batch = order[first : first + batch_size]
                 longest = [rows[i] for i in batch]
                 for view in views:
                     view[torch.from_numpy(batch)] = self.of_tokens(longest).float().cpu()
+                done(len(batch))
         return views
 
     def encode(

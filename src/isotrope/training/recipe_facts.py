@@ -200,15 +200,16 @@ def _loss_of_texts(texts: Sequence[str], untrained: _Untrained) -> float | None:
         some, min(128, limit_of(untrained.settings, untrained.encoder))
     )
     losses: list[float] = []
-    for first in range(0, len(rows) - BATCH + 1, BATCH):
-        if losses and time.monotonic() >= untrained.until:
-            break
-        a, b = untrained.encoder.with_dropout(
-            rows[first : first + BATCH], untrained.settings.seed, BATCH
-        )
-        if torch.equal(a, b):
-            return None
-        losses.append(float(objective(a, b)))
+    with bar(len(rows), "measure", "texts") as advance, showing(show=False):
+        for first in range(0, len(rows) - BATCH + 1, BATCH):
+            if losses and time.monotonic() >= untrained.until:
+                break
+            part = rows[first : first + BATCH]
+            a, b = untrained.encoder.with_dropout(part, untrained.settings.seed, BATCH)
+            if torch.equal(a, b):
+                return None
+            losses.append(float(objective(a, b)))
+            advance(BATCH)
     return float(np.mean(losses)) if losses else None
 
 

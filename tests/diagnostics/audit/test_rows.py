@@ -69,6 +69,10 @@ def test_each_bar_names_the_side_that_is_embedded(
         for side in ("anchors", "positives", "hard negatives")
         for count in (128, 130)
     ]
+    with progress.showing(show=True):
+        embed_rows(encoder, read_rows([f"a{i}" for i in range(70)]))
+    lines = [line.partition(",")[0] for line in capsys.readouterr().err.splitlines()]
+    assert lines == [f"embed anchors and positives: {count} of 70 texts" for count in (64, 70)]
 
 
 def test_texts_in_memory_are_counted_from_one() -> None:

@@ -259,7 +259,8 @@ def embed_rows(
     whole = [[encoder.prompt + text for text in column] for column in columns]
     counts = [np.array(encoder.token_counts(column)) for column in whole]
     if rows.views == "dropout":
-        views = encoder.with_dropout(encoder.tokenize(whole[0], limit)[0], seed, _PIECE)
+        with embedding("anchors and positives"):
+            views = encoder.with_dropout(encoder.tokenize(whole[0], limit)[0], seed, _PIECE)
     else:
         views = []
         for name, column in zip(("anchors", "positives", "hard negatives"), columns, strict=False):
