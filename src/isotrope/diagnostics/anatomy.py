@@ -21,7 +21,7 @@ from isotrope.core.metrics_log import read_lines
 from isotrope.core.result import json_text
 from isotrope.core.run_folder import RunFolder
 from isotrope.diagnostics.evidence import RunEvidence, Words, without_unknown_units
-from isotrope.diagnostics.findings import Diagnosis
+from isotrope.diagnostics.findings import Diagnosis, unfinished
 from isotrope.diagnostics.metrics import columns
 from isotrope.diagnostics.seen import measure_compared, measure_known
 from isotrope.diagnostics.seen_labels import measure_margin, measure_scored
@@ -380,6 +380,8 @@ class Anatomy:
         known, left = (sum(r["dissipation"] is not None for r in x) for x in (measured, rows))
         sets, stopped = settings.pop("mixed", 1), settings.pop("stopped", "")
         notes = self._notes(rows, is_cut=left < known, sets=sets, stopped=stopped)
+        if planned := settings.pop("planned", None):
+            notes.append(unfinished(max((r["step"] or 0 for r in self.rows), default=0), planned))
         dev = sorted((int(r["step"] or 0), v) for r in self.rows if (v := r.get("dev")) is not None)
         unit = 100.0 if all(abs(score) <= 1 for _, score in dev) else 1.0  # if out of 1
         return RunEvidence(

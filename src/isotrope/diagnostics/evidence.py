@@ -20,7 +20,7 @@ from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.spelling import brief, with_folder
 from isotrope.data.sources import dataset_files
-from isotrope.diagnostics.findings import MISSED
+from isotrope.diagnostics.findings import MISSED, unfinished
 from isotrope.diagnostics.observe import loss_column
 from isotrope.measures.judgement import Judgement, judgement_of
 from isotrope.paradigm import registry
@@ -171,12 +171,13 @@ def of_run(folder: Path, dataset: str = "") -> RunEvidence:
     measured = [row for row in rows if row.get(loss_column(dataset)) is not None]
     objective, objective_notes = _objective(settings, details, folder, dataset)
     of_dataset = f" of data set {dataset}" if dataset else ""
-    unfinished = "" if finished else " of a run without result.json"
-    notes = [f"{len(measured)} logged steps{of_dataset}{unfinished}"]
+    notes = [f"{len(measured)} logged steps{of_dataset}"]
     notes.append(f"{len(scores)} scores" if scores else "no dev score")
     advice = with_folder(str(details.get("next") or ""), shlex.quote(str(folder)))
     if "train longer" in advice:
         notes.append(f"the training ended with this advice: {advice}")
+    if not finished:
+        notes.append(unfinished(max(log, default=0), settings.get("max-steps")))
     return RunEvidence(
         kind=kind,
         rows=measured,

@@ -15,6 +15,12 @@ MISSED = "in part not examined: "  # begins notes on errors
 HEALTHY = "healthy"
 
 
+def unfinished(step: float, steps: int | None) -> str:
+    """Return the note on a training without an end; ``steps``: how many it should have had."""
+    of = f" of {steps}" if steps else ""
+    return f"{MISSED}the training is in progress (or stopped) at step {step:.0f}{of}"
+
+
 @dataclass(frozen=True)
 class Evidence:
     """One number of a finding.

@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader
 from isotrope import Doctor
 from isotrope.diagnostics.anatomy import Anatomy
 from isotrope.diagnostics.metrics import MEASURED
+from isotrope.diagnostics.target import diagnose
 from tests.two_processes import on_two
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Lightning's advice about loaders
@@ -154,6 +155,8 @@ def test_what_breaks_a_training_off_leaves_the_rows(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="power"):
         fit(tmp_path, module, Doctor(path=tmp_path, every=1))
     assert [row["step"] for row in Anatomy.load(tmp_path).rows] == [0, 1]
+    (note,) = diagnose(tmp_path).missed
+    assert note.endswith(" step 1 of 6")
 
 
 def test_an_error_outside_of_a_training_reports_nothing(tmp_path: Path) -> None:

@@ -107,6 +107,7 @@ def test_nothing_of_their_training_changes(tmp_path: Path) -> None:
     assert weights[0].keys() == weights[1].keys()
     assert all(torch.equal(weights[0][k], weights[1][k]) for k in weights[0])
     assert len([row for row in doctor.rows if row["norm"]]) == 4
+    assert doctor.diagnose().missed == ()
 
 
 def test_a_stopped_training_can_be_diagnosed(
@@ -128,6 +129,7 @@ def test_a_stopped_training_can_be_diagnosed(
         theirs.train()
     assert rows == [1, 2, 3, 4]
     (case,) = of_recording(tmp_path / RECORDING).values()
+    assert case.notes[-1].endswith(" step 3 of 9")
     assert (len(case.rows), case.settings["batch-size"], case.losses[0]["family"]) == (
         *(4, 8),
         "softmax",

@@ -164,6 +164,7 @@ class Doctor:
     def stop(self, why: str) -> None:
         """Stop measuring, warn once with the reason, and save what was measured until then."""
         self.off, self.anatomy.settings["stopped"] = True, why
+        self.anatomy.settings.pop("planned", None)  # nothing will record the end
         self._hugging_face.close()
         self._lightning.close()
         logger.warning("the training continues, but the Doctor no longer measures it: %s", why)

@@ -181,6 +181,7 @@ class HuggingFaceEvents:
             # smaller than that of the arguments after auto_find_batch_size
             "batch-size": getattr(trainer, "_train_batch_size", args.per_device_train_batch_size),
             "learning-rate": args.learning_rate,
+            "planned": self._state.max_steps,  # removed when the training has ended
         }
         groups = getattr(self._optimizer, "param_groups", ())
         rates = [float(group.get("initial_lr", group["lr"])) for group in groups]
@@ -270,6 +271,7 @@ class HuggingFaceEvents:
     def on_train_end(self, *_: object) -> None:
         """Report the verdict, and add it to the model's card."""
         self.close()
+        self.doctor.anatomy.settings.pop("planned", None)
         self.doctor.finish()
         if self.doctor.rows and self._state.is_world_process_zero:
             add_to_card(self._model, self.doctor.losses.values(), self.doctor.diagnose())

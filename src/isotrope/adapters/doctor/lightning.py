@@ -41,7 +41,7 @@ class LightningEvents:
         """Prepare for a training. Delete the measured rows, unless a training is resumed."""
         doctor = self.doctor
         self._is_fitting, self._name = True, type(pl_module).__name__
-        doctor.anatomy.settings |= {"trainer": "lightning"}
+        doctor.anatomy.settings |= {"trainer": "lightning", "planned": max(trainer.max_steps, 0)}
         doctor.anatomy.words = words_of(pl_module.modules())
         doctor.know(pl_module.named_parameters())
         if trainer.ckpt_path is None and trainer.global_step == 0:
@@ -108,13 +108,16 @@ class LightningEvents:
             self.doctor.anatomy.note(trainer.global_step, dev=float(value))
 
     def on_fit_end(self, *_: object) -> None:
+        """Report the verdict and save the rows."""
+        self.doctor.anatomy.settings.pop("planned", None)
+        self.on_exception()
+
+    def on_exception(self, *_: object) -> None:
         """Report the verdict and save the rows, also if an exception ended the training."""
         if self._is_fitting:  # on_exception is also called for errors of validate, test and predict
             self._is_fitting = False
             self.close()
             self.doctor.finish()
-
-    on_exception = on_fit_end
 
     def close(self) -> None:
         """Discard a batch that was interrupted."""
