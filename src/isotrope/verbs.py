@@ -63,7 +63,7 @@ def audit(
     objective: "str | Objective" = "infonce",
     plugins: Sequence[str | Path] = (),
     output: str | Path | None = None,
-    progress: bool = False,
+    progress: bool = True,
     **settings: Any,
 ) -> "TextAudit":
     """Show, before training, what an objective will do to the data. Nothing is trained.
@@ -122,7 +122,7 @@ def audit_images(
     *,
     encoder: "str | Path | ImageEncoder" = "resnet18",
     output: str | Path | None = None,
-    progress: bool = False,
+    progress: bool = True,
     **settings: Any,
 ) -> "PictureAudit":
     """Show, before training on pictures, what an objective will do to them. Nothing is trained.

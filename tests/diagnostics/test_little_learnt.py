@@ -309,8 +309,10 @@ def test_a_folder_of_the_doctor_is_read_without_embedding(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trained(contrast, encoder()).save(tmp_path)
-    isotrope.diagnose(tmp_path, progress=True)
+    isotrope.diagnose(tmp_path)
     assert capsys.readouterr().err == f"reading {tmp_path}\n"
+    isotrope.diagnose(tmp_path, progress=False)
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(("end", "verdict"), [(3.0, "healthy"), (0.5, "diverging")])

@@ -98,7 +98,7 @@ def test_each_bar_names_what_is_embedded_with_which_encoder(
 ) -> None:
     run = run_of(tmp_path / "run", encoder, [str(pairs)])
     monkeypatch.setattr(progress, "LINES", 0.0)
-    subject.diagnose(run, progress=True)
+    subject.diagnose(run)
     titles = [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()[1:]]
     assert list(dict.fromkeys(titles)) == [
         f"embed {what} with {name}"

@@ -80,7 +80,7 @@ def test_where_scores_cannot_be_stored_they_are_still_made(vectors, pairs, monke
 def test_a_finished_task_is_not_scored_again(vectors, pairs, cache, capsys):
     def evaluate(encoder=None, **options):
         encoder = encoder or Known(vectors)
-        return isotrope.evaluate(encoder, retrieval=pairs, progress=True, **options), encoder.calls
+        return isotrope.evaluate(encoder, retrieval=pairs, **options), encoder.calls
 
     first, calls = evaluate()
     assert len(calls) == 1
@@ -98,7 +98,7 @@ def test_a_finished_task_is_not_scored_again(vectors, pairs, cache, capsys):
     assert second.provenance["reused"] == ["retrieval"]
     said = capsys.readouterr().err
     assert "already scored, see " in said
-    assert ": retrieval (to repeat: --again)" in said
+    assert ": retrieval (to repeat: again)" in said
 
     assert len(evaluate(again=True)[1]) == 1
     assert len(evaluate(Known(vectors, "other weights"))[1]) == 1

@@ -57,6 +57,17 @@ def test_a_line_of_a_text_file_is_a_text_as_in_training(model: Path, tmp_path: P
     assert {hit.text for hit in files.search(model, file, "text", device="cpu")} == set(texts)
 
 
+def test_a_search_from_python_shows_its_progress(
+    model: Path, corpus: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("isotrope.core.progress.LINES", 0.0)
+    files.search(model, corpus, "boat", batch_size=9, device="cpu")
+    assert "embed corpus: 9 of 18 texts" in (printed := capsys.readouterr().err)
+    assert "read corpus.txt" in printed
+    files.search(model, corpus, "boat", batch_size=9, device="cpu", progress=False)
+    assert capsys.readouterr().err == ""
+
+
 def test_an_interrupted_encoding_continues_after_the_rows_that_are_there(
     model: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -77,7 +77,6 @@ def diagnose(settings: DiagnoseSettings) -> int:
         objective=settings.objective,
         objective_settings=settings.objective_settings,
         plugins=settings.plugin,
-        progress=True,
     )
     print(in_ascii(diagnosis.to_json()) if settings.as_json else diagnosis)
     return 0

@@ -59,7 +59,7 @@ def diagnose(
     objective: str | Objective | None = None,
     objective_settings: Mapping[str, float | str] | None = None,
     plugins: Sequence[str | Path] = (),
-    progress: bool = False,
+    progress: bool = True,
 ) -> Diagnosis:
     """Diagnose a run or a model: return its faults, root cause first, and propose changes.
 

@@ -12,6 +12,7 @@ from typing import Any, cast
 from isotrope.core.errors import InputError
 from isotrope.core.progress import showing
 from isotrope.core.result import Result, provenance
+from isotrope.core.spelling import spell
 from isotrope.core.trust import named_by
 from isotrope.encoders.names import is_bm25
 from isotrope.evaluation.embed import (
@@ -40,7 +41,7 @@ _Model = str | Path | Encoder  # a name, a folder or a loaded encoder
 
 
 def evaluate(
-    model: str | os.PathLike[str] | Encoder, *, progress: bool = False, **options: Any
+    model: str | os.PathLike[str] | Encoder, *, progress: bool = True, **options: Any
 ) -> Scores:
     """Score a model on STS, transfer, retrieval or labelled data, or on several of them.
 
@@ -98,7 +99,7 @@ def score_model(
     store = None if identity is None else _open_store(model, settings.results)
     finished = {} if store is None or settings.again else _finished(store, tasks, identity)
     if store is not None and progress and finished:
-        names = f"{', '.join(finished)} (to repeat: --again)"
+        names = spell(f"{', '.join(finished)} (to repeat: `--again`)")
         scored = f"{encoder_name(encoder)} is already scored, see {store.folder}: {names}"
         print(scored, file=sys.stderr)
     # STS-B has sentences of the years STS12 to STS16, which are embedded once

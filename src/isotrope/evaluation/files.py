@@ -74,7 +74,7 @@ class Hit(NamedTuple("Hit", [("score", float), ("place", int | str), ("text", st
 
 
 def encode_file(
-    model: str | Path, file: Path, output: Path, *, progress: bool = False, **options: Any
+    model: str | Path, file: Path, output: Path, *, progress: bool = True, **options: Any
 ) -> tuple[int, int]:
     """Write the embeddings of the texts of ``file`` to ``output`` (.npy, n x d float32).
 
@@ -322,7 +322,7 @@ def search(
     corpus: Corpus,
     query: str | list[str] | tuple[str, ...],
     *,
-    progress: bool = False,
+    progress: bool = True,
     **options: Any,
 ) -> list[Hit] | list[list[Hit]]:
     """Return a list of :class:`Hit`: the texts with the highest cosine to a query, best first.

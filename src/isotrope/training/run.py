@@ -103,7 +103,7 @@ class Outcome:
         table = table[sorted(names, key=("dev", "dissipation").count)]  # last: print shows them
         return table.rename_axis("step").reset_index().dropna(axis=1, how="all")
 
-    def diagnose(self, *, plugins: Sequence[str | Path] = ()) -> "Diagnosis":
+    def diagnose(self, *, plugins: Sequence[str | Path] = (), progress: bool = True) -> "Diagnosis":
         """Return the diagnosis of the run: faults, and what to change; see ``isotrope.diagnose``.
 
         Raises:
@@ -111,7 +111,7 @@ class Outcome:
         """
         from isotrope.diagnostics.target import diagnose
 
-        return diagnose(self, plugins=plugins)
+        return diagnose(self, plugins=plugins, progress=progress)
 
     def plot(self, *quantities: str) -> "Drawing":
         """Draw columns of :attr:`history` over the steps; by default loss, score and components.
