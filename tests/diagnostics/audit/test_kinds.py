@@ -86,9 +86,13 @@ def test_of_a_file_by_the_command_if_every_row_is_apart(
     assert code == 0, printed.err
     assert printed.out.startswith(title)
     first = 3 if kind == "adjacent texts" else 2  # line 1 of the file has the names of columns
-    (listed,) = re.findall(r"^Rows that are apart\n(.*?)\n\n", printed.out, re.DOTALL | re.M)
+    listed = printed.out.partition("\nRows that are apart\n")[2].partition("\nSettings\n")[0]
     assert re.search(rf"^{first} +{TEXTS[0][:20]}", listed, re.M)
     assert ("its positive" in listed) == (kind != "texts")
+    assert ("row of the positive" in listed) == (kind == "labelled")
+    if kind == "labelled":  # the first of 10 texts is paired with the last, on line 20 of the file
+        assert re.search(r"^2 .* 20$", listed, re.M)
+        assert re.search(r"^4 .* 2$", listed, re.M)
     assert ("the two texts of such a row" in printed.out) == (kind != "texts")
     assert "Rows that are apart" in (output / "audit.html").read_text()
 

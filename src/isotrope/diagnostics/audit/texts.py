@@ -44,6 +44,7 @@ _OTHERWISE = (
     "does not need them: it chooses objective, temperature (0.05), learning rate and epochs "
     "together. docs/guide/choose.md says which temperature to believe if the two differ."
 )
+_BY_LABEL = "The positive is another row of the same label; either text may be the odd one."
 _CUT = 0.05  # share of rows with a cut text above which the audit advises to change something
 _PUSHED = 0.01  # the same for the share of all push that likely false negatives cause
 _NOTHING = "Nothing: the audit found no reason to change the data or the limit of tokens."
@@ -168,16 +169,24 @@ class TextAudit(Audit):
 
     def _apart(self) -> Iterator[TitledTable]:
         """Yield a table with the texts of the first rows that are apart, unless there are none."""
-        rows = self.found["apart"][:LISTED].tolist()
-        if rows:
-            texts = (self.rows.texts[row][:2] for row in rows)
+        if rows := self.found["apart"][:LISTED].tolist():
+            partners = self._partners()
+            shown = [[shortened(text, _WIDTH) for text in self.rows.texts[i][:2]] for i in rows]
             cells = [
-                (self.names[row], *(shortened(text, _WIDTH) for text in pair))
-                for row, pair in zip(rows, texts, strict=True)
+                (self.names[i], *texts, *partners[i : i + 1])
+                for i, texts in zip(rows, shown, strict=True)
             ]
-            note = sentence_on_unlisted(len(self.found["apart"])).strip()
-            headings = ("row", "text", "its positive")[: len(cells[0])]
-            yield TitledTable("Rows that are apart", note, headings, cells)
+            note = _BY_LABEL * bool(partners) + sentence_on_unlisted(len(self.found["apart"]))
+            headings = ("row", "text", "its positive", "row of the positive")[: len(cells[0])]
+            yield TitledTable("Rows that are apart", note.strip(), headings, cells)
+
+    def _partners(self) -> list[int | str]:
+        """Return the name of each positive's row in labelled texts; an empty list for others."""
+        rows = self.rows
+        keys = [(mark, *texts[:2]) for mark, texts in zip(rows.grouped, rows.texts, strict=True)]
+        names = {key[:2]: name for key, name in zip(keys, self.names, strict=True)}
+        partners = [names.get((key[0], *key[2:])) for key in keys]
+        return [name for name in partners if name is not None] if all(partners) else []
 
     def advice(self) -> Iterator[str]:
         """Yield what to change before a training, most important first."""
