@@ -592,6 +592,10 @@ def test_what_training_changed_is_shown(tmp_path) -> None:
     assert "rank 2 to beyond rank 10: how to row?" in page.text
     assert "correlation 0.87" in page.text
     assert f"next, score {run} on all" in page.text
+    record["details"]["dev"]["name"] = "held-out nDCG@10 of 9 queries among 9 texts"
+    record["details"]["queries"]["worst"] = [{**worst, "before": 1.0, "after": 0.3333}]
+    file.write_text(json.dumps(record))
+    assert "100 to 33: how to row?" in report(tmp_path, run)[1].text
     file.write_text(json.dumps({**record, "details": {**record["details"], "queries": [1]}}))
     assert "What training changed" not in report(tmp_path, run)[1].text
 

@@ -221,7 +221,7 @@ def lines_on_changes(details: Mapping[str, Any], run: str) -> Iterator[str]:
             f"of {queries['all']} dev queries, {queries['better']} have {what} than before and "
             f"{queries['worse']} a {'lower' if ranked else 'worse'} one{worst}"
         )
-        worded = _rank if ranked else "{:.2f}".format
+        worded = _rank if ranked else lambda score: f"{100 * score:.0f}"
         for fall in queries["worst"]:
             before, after = worded(fall["before"]), worded(fall["after"])
             yield f"  {before} to {after}: {shortened(fall['query'])}"
