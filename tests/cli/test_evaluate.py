@@ -420,7 +420,7 @@ def test_runs_on_images(run, models, files, tmp_path) -> None:
     assert found.code == 0, found.err
     for words in (
         r"^knn +x 100 +from +to$",
-        r"^majority_top1( +(\d+\.\d\d|-)){3}$",
+        r"^top1( +(\d+\.\d\d|-)){3}$",
         r"^linear +x 100 +from +to$",
     ):
         assert re.search(words, found.out, re.MULTILINE)
@@ -435,7 +435,7 @@ def test_runs_on_images(run, models, files, tmp_path) -> None:
     assert json.loads(again.out)["knn"]["test"] == 40
     both = run("evaluate", "--compare", *runs, "--knn", "--csv", tmp_path / "table.csv")
     assert both.code == 0, both.err
-    assert "for the 2 scores of a model" in both.out
+    assert "for the 1 score of a model" in both.out
     moved = run("evaluate", runs[1], "--knn", "--labels", data)
     assert moved.code == 0, moved.err
     for arguments, message in (

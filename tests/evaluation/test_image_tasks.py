@@ -228,7 +228,7 @@ class TestWhatIsAsked:
 
         runs = [write_image_run(tmp_path / str(seed), data, weights=seed) for seed in range(2)]
         found = compare([isotrope.evaluate(run, linear=False, device="cpu") for run in runs])
-        assert list(found.details["columns"]) == ["knn_top1", "knn_majority_top1"]
+        assert list(found.details["columns"]) == ["knn_top1"]
         other = write_image_run(tmp_path / "o", write_pictures(tmp_path / "o.npz", seed=4))
         with pytest.raises(InputError, match="was scored on other data than"):
             compare([isotrope.evaluate(r, linear=False, device="cpu") for r in (runs[0], other)])

@@ -59,10 +59,13 @@ class TestVotes:
         assert 0.2 < np.mean(top1) < 1
 
     @pytest.mark.parametrize("k", [1, 4, 25])
-    def test_the_majority_is_that_of_sklearn(self, k):
-        peer = KNeighborsClassifier(n_neighbors=k, metric="cosine", algorithm="brute")
+    def test_the_weighted_vote_is_that_of_sklearn(self, k):
+        def weights(distances):
+            return np.exp((1 - distances) / 0.1)
+
+        peer = KNeighborsClassifier(k, metric="cosine", algorithm="brute", weights=weights)
         expected = peer.fit(TRAIN.vectors, TRAIN.labels).score(TEST.vectors, TEST.labels)
-        assert knn(TRAIN, TEST, k=k).metrics["knn_majority_top1"] == pytest.approx(expected)
+        assert knn(TRAIN, TEST, k=k).metrics["knn_top1"] == pytest.approx(expected)
 
     def test_the_nearest_decide_at_a_tiny_temperature(self):
         """exp(cosine/t) itself would overflow."""
@@ -76,7 +79,7 @@ class TestVotes:
         assert knn(train, test, k=1).metrics["knn_top1"] == 1  # the first row
         assert knn(train, test, k=2).metrics["knn_top1"] == 0  # b and a: a by name
         assert knn(train, test, k=3).metrics["knn_top1"] == 0
-        assert knn(train, test, k=4).metrics["knn_majority_top1"] == 0
+        assert knn(train, test, k=4).metrics["knn_top1"] == 0
 
     def test_a_class_that_nobody_voted_for_is_not_among_the_five(self):
         train = Features(np.eye(7), list("abcdefg"))
@@ -97,10 +100,11 @@ class TestResult:
     def test_it_says_what_was_done(self):
         found = knn(TRAIN, TEST, name="clouds")
         assert (found.kind, found.name) == ("knn", "clouds")
+        assert [*found.metrics] == ["knn_top1", "knn_top5"]
         details = found.details["knn"]
         assert (details["k"], details["temperature"], details["classes"]) == (200, 0.1, 8)
         assert (details["train"], details["test"], details["unseen"]) == (300, 120, 0)
-        for key in ("top1", "top5", "majority_top1"):
+        for key in ("top1", "top5"):
             assert details[key] == found.metrics[f"knn_{key}"] == found.items[f"knn_{key}"].mean()
 
     def test_five_classes_have_no_top_5(self):

@@ -104,9 +104,8 @@ def knn(
     Returns:
         A Result of kind ``knn``. ``knn_top1`` is the share of test rows whose class wins the
         weighted vote, and ``knn_top5`` the share whose class is among the first five. ``knn_top5``
-        is None if there are at most five classes. ``knn_majority_top1`` is the share whose class
-        wins if all votes count equally. ``items`` has a boolean array for each score: True for rows
-        it counts.
+        is None if there are at most five classes. ``items`` has a boolean array for each score:
+        True for rows it counts.
     """
     if k < 1 or not 0 < temperature < np.inf:
         raise InputError(
@@ -126,7 +125,7 @@ def _votes(
     places: np.ndarray, cosines: np.ndarray, classes: labelled.Classes, temperature: float
 ) -> dict[str, np.ndarray]:
     """Return, for each kind of vote, whether the neighbours (m x k) classify each row right."""
-    correct: dict[str, list[np.ndarray]] = {"top1": [], "top5": [], "majority_top1": []}
+    correct: dict[str, list[np.ndarray]] = {"top1": [], "top5": []}
     for first in range(0, len(places), _ROWS):
         block = slice(first, first + _ROWS)
         labels = classes.train[places[block]]
@@ -137,7 +136,6 @@ def _votes(
         truth = classes.test[block]
         correct["top1"].append(labelled.label_in_top_k(weighted, truth, 1))
         correct["top5"].append(labelled.label_in_top_k(weighted, truth, 5))
-        correct["majority_top1"].append(labelled.label_in_top_k(count, truth, 1))
     return {key: np.concatenate(right) for key, right in correct.items()}
 
 

@@ -153,9 +153,9 @@ def comparison(result: Result, *, brief: bool = False) -> str:
     lines += [
         f"from, to: {details['level']:.0%} interval of the difference, by a paired bootstrap over "
         f"the scored items ({details['resamples']:,} resamples, seed {details['seed']})",
-        f"p: corrected by Holm's method for the {details['comparisons']} scores of a model{but}, "
-        f"so other models do not change it; noise: p above {1 - details['level']:.2f}; variation "
-        "between training seeds is not included",
+        f"p: corrected by Holm's method for the {counted(details['comparisons'], 'score')} of a "
+        f"model{but}, so other models do not change it; noise: p above "
+        f"{1 - details['level']:.2f}; variation between training seeds is not included",
         *(
             f"{row['task']} of {row['model']}: only {row['changed']} items changed, so p is that "
             "of a sign test"
