@@ -285,9 +285,10 @@ def test_words_beside_an_encoder(run, models, tmp_path) -> None:
     assert run("evaluate", "bm25", "--sts", pairs).code == 2
 
 
-def test_bm25_has_no_score_on_labels(run, models, files) -> None:
-    """It is never looked for on the hub."""
-    for asked in (["bm25"], ["--compare", models[0], "BM25"]):
+def test_bm25_has_no_score_on_labels(run, models, files, monkeypatch) -> None:
+    """It is never looked for on the hub, and no model is scored before the error."""
+    monkeypatch.setattr("isotrope.evaluation.dispatch.score_model", lambda *_, **__: 1 / 0)
+    for asked in (["bm25"], ["--compare", models[0], "BM25", "--retrieval", files["pairs"]]):
         refused = run("evaluate", *asked, "--labels", files["labels"], "--knn")
         assert (refused.code, refused.out) == (2, "")
         assert "score bm25 only with --retrieval" in refused.err

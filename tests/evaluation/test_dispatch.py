@@ -109,6 +109,13 @@ def test_a_finished_task_is_not_scored_again(vectors, pairs, cache, capsys):
     assert len(evaluate()[1]) == 1
 
 
+def test_what_bm25_cannot_score_is_an_error_before_another_model_is_scored(vectors, pairs, labels):
+    table = Table(vectors)
+    with pytest.raises(InputError, match="bm25"):
+        isotrope.compare([table, "bm25"], retrieval=pairs, labels=labels)
+    assert table.calls == []
+
+
 def test_an_encoder_that_cannot_be_recognised_is_scored_each_time(vectors, pairs, cache):
     for _ in range(2):
         table = Table(vectors)

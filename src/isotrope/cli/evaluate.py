@@ -136,7 +136,7 @@ def evaluate(settings: EvaluateSettings) -> int:
     if not settings.knn and not settings.linear:
         options |= {"knn": True, "linear": True}
     chosen = Evaluation.read(options)
-    tasks = text_tasks(chosen, progress=True)
+    tasks = text_tasks(models, chosen, progress=True)
     encoders = _encoders(models, settings)
     results = [score_model(encoder, chosen, tasks, progress=True) for encoder in encoders]
     searched = None

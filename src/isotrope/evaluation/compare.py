@@ -71,7 +71,7 @@ def compare(models: Sequence[_Model], *, metric: str = "", **options: Any) -> Sc
         raise InputError(f"give at least two models to compare; found {len(models)}")
     if not results:
         settings = Evaluation.read(options)
-        tasks = text_tasks(settings)
+        tasks = text_tasks(models, settings)
         results = [score_model(m, settings, tasks) for m in models if not isinstance(m, Result)]
     return compare_results(results, metric=metric)
 

@@ -24,7 +24,7 @@ from isotrope.evaluation.embed import (
 )
 from isotrope.evaluation.image_tasks import image_tasks, labelled_images, own_images, takes_images
 from isotrope.evaluation.options import OF_LABELS, Evaluation
-from isotrope.evaluation.retrieval import BM25, own_prompts
+from isotrope.evaluation.retrieval import BM25, ONLY_RANKS, own_prompts
 from isotrope.evaluation.store import Store, store_folder
 from isotrope.evaluation.tables import Scores
 from isotrope.evaluation.tasks import (
@@ -74,14 +74,19 @@ def evaluate(
         InputError: No data are given, or the model or the data cannot be used.
     """
     settings = Evaluation.read(options)
-    return score_model(model, settings, text_tasks(settings, progress=progress), progress=progress)
+    tasks = text_tasks([model], settings, progress=progress)
+    return score_model(model, settings, tasks, progress=progress)
 
 
 vars(evaluate)["__signature__"] = Evaluation.signature(evaluate)
 
 
-def text_tasks(settings: Evaluation, *, progress: bool = False) -> Callable[[], list[Task]]:
+def text_tasks(
+    models: Sequence[_Model | Result], settings: Evaluation, *, progress: bool = False
+) -> Callable[[], list[Task]]:
     """Return a function that returns the tasks on text; only its first call reads the data."""
+    if any(map(is_bm25, models)) and settings.data.keys() - {"retrieval", "corpus"}:
+        raise InputError(ONLY_RANKS)  # before a model is scored
     return cache(partial(_text_tasks, settings, progress=progress))
 
 

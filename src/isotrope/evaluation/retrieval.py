@@ -17,6 +17,8 @@ from isotrope.measures.judgement import DevEvaluation
 
 _WORD = r"(?u)\b\w+\b"  # words of BM25, also those of one character
 _RANKS = 100  # least number of documents that are ranked for a query
+ONLY_RANKS = "score bm25 only with `--retrieval`, because it has no embeddings"
+"""Message of the error for a task that BM25 cannot be scored on."""
 
 
 def retrieval(
@@ -226,7 +228,7 @@ class BM25:
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
         """Raise an error, because BM25 has no embeddings."""
-        raise InputError("score bm25 only with `--retrieval`, because it has no embeddings")
+        raise InputError(ONLY_RANKS)
 
     def places(self, queries: Sequence[str], corpus: Sequence[str], top: int) -> np.ndarray:
         """Return, for each query, the indices of the ``top`` best texts of the corpus (n x top).
