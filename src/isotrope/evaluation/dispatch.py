@@ -82,7 +82,7 @@ vars(evaluate)["__signature__"] = Evaluation.signature(evaluate)
 
 
 def text_tasks(
-    models: Sequence[_Model | Result], settings: Evaluation, *, progress: bool = False
+    models: Sequence[object], settings: Evaluation, *, progress: bool = False
 ) -> Callable[[], list[Task]]:
     """Return a function that returns the tasks on text; only its first call reads the data."""
     if any(map(is_bm25, models)) and settings.data.keys() - {"retrieval", "corpus"}:
@@ -195,7 +195,7 @@ def _text_tasks(settings: Evaluation, *, progress: bool) -> list[Task]:
         tasks += retrieval_tasks(*where, progress=progress, batch_size=batch_size)
     if settings.labels is not None:
         kinds: dict[str, Any] = {"knn": settings.knn, "linear": settings.linear}
-        parts = (settings.labels, settings.labels_test)
+        parts = (settings.labels, settings.labels_test, settings.columns)
         tasks += labelled_tasks(*parts, **kinds, batch_size=batch_size)
     if not tasks:
         raise InputError(

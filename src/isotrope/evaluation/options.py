@@ -13,6 +13,7 @@ DATA = "data to score on, in any combination"
 _of_texts = Used(lambda pictures: not pictures, "the encoder takes pictures")
 _for_texts = partial(setting, used=_of_texts)
 _of_transfer = Used(lambda transfer: transfer, "needs `--transfer DIR`")
+_of_files = Used(lambda retrieval, labels: retrieval or labels, "needs `--retrieval` or `--labels`")
 OF_LABELS = ("labels", "labels_test")
 """Settings whose data may be pictures; all other data are texts."""
 
@@ -25,9 +26,9 @@ class Evaluation(Settings):
     retrieval: Path | None = _for_texts(None, "Queries and answers.", "DIR|FILE", group=DATA)
     columns: Names = _for_texts(
         [],
-        "Columns of the query and the answer in the --retrieval file, by name or number.",
+        "Columns of query and answer (--retrieval), or of text and label, by name or number.",
         group=DATA,
-        used=[_of_texts, Used(lambda retrieval: retrieval, "needs `--retrieval FILE`")],
+        used=[_of_texts, _of_files],
         python="str | list[str] | list[int]",
     )
     corpus: Path | None = _for_texts(

@@ -129,13 +129,13 @@ def retrieval_tasks(
 
 
 def labelled_tasks(
-    path: Path, test: Path | None, *, knn: bool, linear: bool, batch_size: int
+    path: Path, test: Path | None, columns: list[str], *, knn: bool, linear: bool, batch_size: int
 ) -> list[Task]:
     """Load labelled texts for kNN, a linear probe, or both."""
     from isotrope.data.text.labelled import load_labelled
     from isotrope.evaluation.labelled import text_features
 
-    data = load_labelled(path, test)
+    data = load_labelled(path, test, columns)
     features = partial(text_features, data=data, batch_size=batch_size)
     return classification_tasks(fingerprint(data), features, knn=knn, linear=linear)
 

@@ -74,6 +74,27 @@ def test_a_folder(tmp_path: Path) -> None:
         load_labelled(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "columns"),
+    [
+        ("a.csv", "id,intent,text\n7,0,a b\n8,1,c\n9,0,d\n", ["text", "intent"]),
+        ("a.csv", "id,label,text\n7,0,a b\n8,1,c\n9,0,d\n", ["text", "label"]),
+        ("a.csv", "id,intent,text\n7,0,a b\n8,1,c\n9,0,d\n", ["3", "2"]),
+        ("a.tsv", "x\t0\ta b\ny\t1\tc\nz\t0\td\n", ["3", "2"]),
+    ],
+)
+def test_chosen_columns(tmp_path: Path, name: str, content: str, columns: list[str]) -> None:
+    path = write(tmp_path / name, content)
+    assert load_labelled(path, path, columns).test == LabelledText(["a b", "c", "d"], [*"010"])
+
+
+def test_columns_without_labels_are_named_with_the_flag(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "text,intent\na b,0\nc,1\n")
+    with pytest.raises(InputError) as caught:
+        load_labelled(path)
+    assert "columns='text,label=intent'" in str(caught.value)
+
+
 @pytest.mark.parametrize("labels", [20, 120])
 @pytest.mark.parametrize("order", [1, -1])
 def test_labels_that_all_differ_are_no_ids(tmp_path: Path, labels: int, order: int) -> None:

@@ -66,9 +66,12 @@ class Features:
             raise InputError(f"give one label per row; {n} rows have {len(self.labels)} labels")
 
 
-def load_labelled(path: Path | str, test: Path | str | None = None) -> LabelledSplit:
+def load_labelled(
+    path: Path | str, test: Path | str | None = None, columns: Sequence[str] = ()
+) -> LabelledSplit:
     """Load a training set and a test set from two files, from a folder, or from a single file.
 
+    ``columns`` are those of texts and labels in each file; if empty, usual names are recognised.
     From a single file, a random 80% of the texts of each label (rounded up) are for training. If a
     label has two texts or more, one at least is for testing. A repeated text may be in both sets.
     """
@@ -76,7 +79,7 @@ def load_labelled(path: Path | str, test: Path | str | None = None) -> LabelledS
     if test is None and is_folder(path):
         path, test = _part(path, "train"), _part(path, "test")
     if test is not None:
-        split = LabelledSplit(_load(path), _load(Path(test), classes=1))
+        split = LabelledSplit(_load(path, columns), _load(Path(test), columns, classes=1))
         if set(split.train.labels).isdisjoint(split.test.labels):
             raise InputError(
                 f"{place(Path(test))}: give two files with the same labels, each with lines "
@@ -85,7 +88,7 @@ def load_labelled(path: Path | str, test: Path | str | None = None) -> LabelledS
                 f"{quoted(split.train.labels[0])}"
             )
         return split
-    return _split(_load(path), path)
+    return _split(_load(path, columns), path)
 
 
 def _part(folder: Path, name: str) -> Path:
@@ -100,13 +103,13 @@ def _part(folder: Path, name: str) -> Path:
     return files[0]
 
 
-def _load(path: Path, classes: int = 2, columns: Sequence[str] = ()) -> LabelledText:
+def _load(path: Path, columns: Sequence[str], classes: int = 2) -> LabelledText:
     """Read a file of texts that have at least so many different labels (``classes``)."""
-    reading = read([path], columns=columns, paired=False, scored=True, tabs=True, choose=0)
+    reading = read([path], columns=columns, paired=False, scored=True, tabs=True)
     records = list(reading)
     (table,) = reading.forms.values()
     if reading.kind == "texts" and table.columns == ("1", "2"):
-        return _load(path, classes, ("1", "2"))  # labels that all differ, which were read as ids
+        return _load(path, ("1", "2"), classes)  # labels that all differ, which were read as ids
     labels, texts = _columns(path, reading, records)
     if reading.left:
         raise InputError(f"{place(path)}: remove or complete {reading.left_out}")
@@ -122,14 +125,17 @@ def _columns(path: Path, reading: Reading, records: list[Record]) -> tuple[list[
     """Return the column of labels and the column of texts."""
     if reading.kind == "labelled texts":
         return [record.group for record in records], [record.texts[0] for record in records]
-    if reading.kind == "pairs" and reading.names == ["1", "2"]:  # two columns without a header
+    # two columns that were chosen, or have no header
+    names = reading.names
+    if reading.kind == "pairs" and names[2:] == [] and (reading.columns or names == ["1", "2"]):
         columns = [list(column) for column in zip(*(r.texts for r in records), strict=True)]
         # the labels have fewer different values; if all values differ, the labels are the numbers
         columns.sort(key=lambda values: (len(set(values)), None in map(number, values)))
         return columns[0], columns[1]
     raise InputError(
-        f"{place(path)}: put the column names label and text into the first line; without "
-        f"these names, the file is read as {reading.kind}"
+        f"{place(path)}: name the columns of texts and labels, such as `--columns "
+        f"text,label=intent`; the file is read as {reading.kind}, its columns are "
+        f"{', '.join(next(iter(reading.forms.values())).columns)}"
     )
 
 
