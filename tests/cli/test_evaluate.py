@@ -175,6 +175,31 @@ def test_a_table_of_queries(run, models, files, tmp_path) -> None:
     assert run("evaluate", models[0], "--queries", table, "--sts", files["own"]).code == 2
 
 
+def test_a_table_of_queries_with_labels(run, models, tmp_path) -> None:
+    train, test, table = (tmp_path / name for name in ("train.csv", "test.csv", "queries.csv"))
+    rows = [f"boat {i} {'mill' * (i % 3)},{i % 3}\n" for i in range(30)]
+    train.write_text("".join(["text,label\n", *rows[:20]]))
+    test.write_text("".join(["text,label\n", *rows[20:]]))
+    asked = ["--compare", *models, "--retrieval", test, "--corpus", train, "--queries", table]
+    refused = run("evaluate", *asked[:3], "--labels", train, "--queries", table)
+    assert (refused.code, table.exists()) == (2, False)
+    found = run("evaluate", *asked)
+    assert found.code == 0, found.err
+    assert "10 queries, 20 documents" in found.err
+    with table.open() as handle:
+        written = list(csv.DictReader(handle))
+    for model in models:
+        for i, row in enumerate(written, start=20):
+            assert (row["label"], len(json.loads(row["answers"]))) == (str(i % 3), 7 - (i % 3 == 2))
+            assert (row[f"first_label: {model}"] == row["label"]) == (row[f"rank: {model}"] == "1")
+    knn = run(
+        "evaluate", models[0], "--labels", train, "--columns", "text,label", "--json", "--knn"
+    )
+    assert json.loads(knn.out)["knn"]["classes"] == 3
+    refused = run("evaluate", models[0], "--columns", "text,label", "--sts", train)
+    assert refused.code == 2
+
+
 def test_the_highest_recall_of_queries_with_several_answers(run, models, tmp_path) -> None:
     """Of two queries, one has two answers: at k = 1, a perfect ranking has half of its recall."""
     data = tmp_path / "pairs.tsv"

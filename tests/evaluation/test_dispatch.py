@@ -116,6 +116,21 @@ def test_what_bm25_cannot_score_is_an_error_before_another_model_is_scored(vecto
     assert table.calls == []
 
 
+def test_labelled_texts_are_queries_among_the_others(tmp_path):
+    angles = {"a one": 0, "a two": 10, "b one": 18, "b two": 40, "a three": 60}
+    table = Table({t: [np.cos(np.radians(a)), np.sin(np.radians(a))] for t, a in angles.items()})
+    file = tmp_path / "labelled.csv"
+    file.write_text("text,label\n" + "".join(f"{text},{text[0]}\n" for text in angles))
+    found = isotrope.evaluate(table, retrieval=file)
+    # the ranks of the right answers are 1 and 4; 2 and 4; 3; 2; 3 and 4
+    assert found.items["rank"].tolist() == [1, 2, 3, 2, 3]
+    assert found.metrics["mrr@10"] == pytest.approx((1 + 1 / 2 + 1 / 3 + 1 / 2 + 1 / 3) / 5)
+    assert found.metrics["recall@1"] == pytest.approx(0.5 / 5)
+    gain = 1 / np.log2(np.arange(1, 5) + 1)
+    two = np.array([gain[0] + gain[3], gain[1] + gain[3], gain[2] + gain[3]]) / gain[:2].sum()
+    assert found.metrics["ndcg@10"] == pytest.approx((two.sum() + gain[2] + gain[1]) / 5)
+
+
 def test_an_encoder_that_cannot_be_recognised_is_scored_each_time(vectors, pairs, cache):
     for _ in range(2):
         table = Table(vectors)

@@ -45,18 +45,20 @@ trained on frozen embeddings, with the folds, seeds and early stopping of SentEv
 scores with --mode full; --mode prototyping is faster. --tasks MR TREC scores only these two tasks.
 
 --retrieval takes a file of pairs (--columns names the two columns), and ranks the second texts of
-all pairs for each first text. The fewer texts are ranked, the higher the scores. If your search
-will rank other texts too, name a file with these texts as --corpus: single texts, or pairs, of
-which all texts but the first are ranked. --retrieval also takes a folder with the files
+all pairs for each first text. Each labelled text is a query: others of its label are right. The
+fewer texts are ranked, the higher the scores. If your search will rank other texts too, name a file
+with these texts as --corpus: single texts, or pairs, of which all texts but the first are ranked;
+if both files have labels, only these are ranked. --retrieval also takes a folder with the files
 queries.jsonl and corpus.jsonl ({"_id": ..., "text": ...} on each line), or queries.tsv and
 corpus.tsv (id<TAB>text); and qrels.tsv or qrels/test.tsv (query id, document id, gain; with or
 without a header). The files may end in .gz. To compare with BM25, which ranks texts by the words
 they share with the query, write bm25 as a model: --compare bm25 runs/p (needs the extra bm25).
 recall@k is the share of a query's right answers in the first k: with two, recall@1 is at most 50.
 
---labels takes labelled texts (label<TAB>text): a training file, with a test file in --labels-test;
-a single file, of which a fifth is the test part; or a folder with the files train and test. --knn
-predicts the label by a vote of the 200 nearest neighbours, weighted by exp(cosine/0.1). --linear
+--labels takes lines label<TAB>text, or .csv, .tsv, .jsonl or .parquet with columns text and label
+(--columns names others): a training file, with a test file in --labels-test; a single file, of
+which a fifth is the test part; or a folder with the files train and test. --knn predicts the label
+by a vote of the 200 nearest neighbours, weighted by exp(cosine/0.1): the nearest decide. --linear
 trains a linear classifier on the frozen embeddings. Without --knn and --linear, both are done. For
 an image encoder, --labels takes pictures: a folder with a folder for each class, .npz, or other
 data of train-images. Without --labels, a run on images is scored on the data of the run.
@@ -111,9 +113,10 @@ class EvaluateSettings(Evaluation):
     queries: Path | None = setting(
         None,
         "CSV file to write: for each query of --retrieval, its right answers (a JSON list), the "
-        "rank of the best-ranked one (empty if above 100), and the text that is ranked first.",
+        "rank of the best-ranked one (empty if above 100), and the text that is ranked first. For "
+        "labelled texts, it has their labels, too.",
         "FILE",
-        used=Used(lambda retrieval: retrieval, "needs `--retrieval`"),
+        used=Used(lambda retrieval: retrieval, "needs `--retrieval`, of pairs or labelled texts"),
     )
     card: bool = setting(
         False, "Write the scores, or the table of --compare, into the model card of the run."

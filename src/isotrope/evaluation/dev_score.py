@@ -28,7 +28,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.fingerprint import fingerprint
 from isotrope.data.sources import named_errors, read
 from isotrope.data.text.repeats import hash64, joined_groups, near_identical
-from isotrope.data.text.retrieval_sets import RetrievalSet, from_pairs, load_retrieval
+from isotrope.data.text.retrieval_sets import RetrievalSet, from_labels, from_pairs, load_retrieval
 from isotrope.data.text.sts_sets import Subset, load_sts_file
 from isotrope.data.text.tokens import TokenStore
 from isotrope.data.text.views import FEWEST
@@ -233,10 +233,11 @@ def holdout_set(
     pairs = list(found)
     order = np.random.default_rng(seed).permutation(len(pairs))[:MOST]
     drawn = [pairs[i] for i in order]
-    data = from_pairs([*drawn[:-1], (*drawn[-1], *others)])
-    if groups is not None:
-        _share_targets(data, {pair: int(groups[found[pair]]) for pair in drawn}, others)
-    return data
+    if groups is None:
+        return from_pairs(drawn, others)
+    numbers = [int(groups[found[pair]]) for pair in drawn]
+    anchors, targets = ([*zip(side, numbers, strict=True)] for side in zip(*drawn, strict=True))
+    return from_labels(anchors, [*targets, *others.items()])
 
 
 def usable(records: Iterable[Sequence[str]], views: str) -> dict[tuple[str, str], int]:
@@ -247,21 +248,6 @@ def usable(records: Iterable[Sequence[str]], views: str) -> dict[tuple[str, str]
         if query and target and query != target:
             pairs.setdefault((query, target), number)
     return pairs
-
-
-def _share_targets(
-    data: RetrievalSet, pairs: Mapping[tuple[str, str], int], others: Mapping[str, int]
-) -> None:
-    """Make all targets of a group relevant to its queries, but no query to itself."""
-    query_at = {text: place for place, text in enumerate(data.queries)}
-    target_at = {text: place for place, text in enumerate(data.corpus)}
-    targets: dict[int, dict[int, float]] = {}
-    for target, group in (*((text, g) for (_, text), g in pairs.items()), *others.items()):
-        targets.setdefault(group, {})[target_at[target]] = 1.0
-    for (query, _), group in pairs.items():
-        data.relevant[query_at[query]].update(targets[group])
-    for number, place in data.itself.items():
-        data.relevant[number].pop(place, None)
 
 
 def _halves(text: str) -> tuple[str, str]:

@@ -263,13 +263,17 @@ def query_rows(results: Sequence[Result], data: RetrievalSet) -> list[dict[str, 
     """Return the rows of the CSV file of queries: a dict from column to value for each query.
 
     A rank is the rank of the first relevant document, and empty if this rank is above 100. Answers
-    are JSON lists. If the data have ids, columns have those of queries, answers and first texts.
+    are JSON lists. If the data have ids, columns have those of queries, answers and first texts. If
+    they have labels, columns have those of queries and first texts.
     """
     rows: list[dict[str, Any]] = []
     query_ids, ids = data.ids
+    query_labels, labels = data.labels
     for i, query in enumerate(data.queries):
         row: dict[str, Any] = {"query_id": query_ids[i]} if ids else {}
         row["query"] = query
+        if labels:
+            row["label"] = query_labels[i]
         if ids:
             row["answer_ids"] = json.dumps([ids[k] for k in data.relevant[i]], ensure_ascii=False)
         row["answers"] = json.dumps([data.corpus[k] for k in data.relevant[i]], ensure_ascii=False)
@@ -279,5 +283,7 @@ def query_rows(results: Sequence[Result], data: RetrievalSet) -> list[dict[str, 
             if ids:
                 row[f"first_id: {result.name}"] = ids[first]
             row[f"first: {result.name}"] = data.corpus[first]
+            if labels:
+                row[f"first_label: {result.name}"] = labels[first]
         rows.append(row)
     return rows

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from isotrope.core.errors import InputError
+from isotrope.data.text import retrieval_sets
 from isotrope.data.text.retrieval_sets import from_pairs, load_retrieval
 
 
@@ -207,9 +208,6 @@ def test_pairs_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\n")
     with pytest.raises(InputError, match="give pairs of a query and a document"):
         load_retrieval(tmp_path / "a.txt")
-    (tmp_path / "a.csv").write_text("text,label\none,a\ntwo,b\nthree,a\nfour,b\n")
-    with pytest.raises(InputError, match="a document; this file holds labelled texts"):
-        load_retrieval(tmp_path / "a.csv")
     (tmp_path / "a.tsv").write_text("a\tb\nc\t\n")
     with pytest.raises(InputError, match=r"remove or complete 1 row .* \(line 2\)"):
         load_retrieval(tmp_path / "a.tsv")
@@ -218,6 +216,62 @@ def test_pairs_that_are_none(tmp_path: Path) -> None:
         load_retrieval(tmp_path / "a.csv")
     with pytest.raises(InputError, match="no such file"):
         load_retrieval(tmp_path / "nothing")
+
+
+LABELLED = "text,label\none,a\ntwo,b\nthree,a\nfour,c\nfive,a\ntwo,b\nsix,b\n"
+
+
+class TestLabels:
+    def test_the_right_answers_are_the_other_texts_of_the_label(self, tmp_path: Path) -> None:
+        (tmp_path / "a.csv").write_text(LABELLED)
+        found = load_retrieval(tmp_path / "a.csv")
+        assert found.corpus == ["one", "two", "three", "four", "five", "six"]
+        assert found.queries == ["one", "two", "three", "five", "six"]
+        assert found.relevant == [{2: 1, 4: 1}, {5: 1}, {0: 1, 4: 1}, {0: 1, 2: 1}, {1: 1}]
+        assert found.itself == {0: 0, 1: 1, 2: 2, 3: 4, 4: 5}
+        assert found.left_out == 1  # four, the only text of its label
+        assert found.labels == ([*"abaab"], [*"abacab"])
+        assert "7 labelled texts" in found.how[0]
+        assert found.highest_recall(1) == pytest.approx((0.5 * 3 + 2) / 5)
+
+    def test_a_text_with_two_labels(self, tmp_path: Path) -> None:
+        (tmp_path / "a.csv").write_text("text,label\none,a\ntwo,b\none,b\nthree,a\n")
+        found = load_retrieval(tmp_path / "a.csv")
+        assert found.relevant == [{1: 1, 2: 1}, {0: 1}, {0: 1}]
+
+    def test_two_files(self, tmp_path: Path) -> None:
+        (tmp_path / "a.csv").write_text("text,label\none,a\ntwo,b\nsix,z\n")
+        (tmp_path / "b.tsv").write_text("label\ttext\nb\tlike two\na\tone\na\tlike one\n")
+        found = load_retrieval(tmp_path / "a.csv", corpus=tmp_path / "b.tsv")
+        assert found.corpus == ["like two", "one", "like one"]
+        assert (found.queries, found.left_out) == (["one", "two"], 1)
+        assert (found.relevant, found.itself) == ([{2: 1}, {0: 1}], {0: 1})
+
+    def test_a_corpus_without_labels_adds_texts(self, tmp_path: Path) -> None:
+        (tmp_path / "a.csv").write_text(LABELLED)
+        (tmp_path / "more.txt").write_text("seven\none\n")
+        found = load_retrieval(tmp_path / "a.csv", corpus=tmp_path / "more.txt")
+        assert found.corpus[5:] == ["six", "seven"]
+        assert found.relevant == load_retrieval(tmp_path / "a.csv").relevant
+
+    def test_some_texts_are_queries_if_a_label_has_very_many(self, tmp_path, monkeypatch) -> None:
+        monkeypatch.setattr(retrieval_sets, "_MOST", 100)
+        rows = "".join(f"text {i},{'ab'[i % 2]}\n" for i in range(20))
+        (tmp_path / "a.csv").write_text(f"text,label\n{rows}")
+        found = load_retrieval(tmp_path / "a.csv")
+        assert (len(found.queries), len(found.corpus)) == (7, 20)
+        assert all(len(row) == 9 for row in found.relevant)
+        assert "7 of 20" in found.how[-1]
+
+    def test_two_near_copies_with_one_label_are_no_fault(self, tmp_path: Path) -> None:
+        texts = ["One and the same text, no 1", "one and the same text, no 2", "Another", "More"]
+
+        def copies(labels: str) -> int:
+            rows = "".join(f'"{t}",{label}\n' for t, label in zip(texts, labels, strict=True))
+            (tmp_path / "a.csv").write_text(f"text,label\n{rows}")
+            return load_retrieval(tmp_path / "a.csv").near_copies.copies
+
+        assert (copies("aabb"), copies("abab")) == (0, 2)
 
 
 def test_a_query_is_no_answer_to_itself() -> None:

@@ -1,15 +1,17 @@
-"""Reads queries and relevant documents from a folder in the BEIR layout, or from a file of pairs.
+"""Reads queries and relevant documents: a folder in the BEIR layout, pairs, or labelled texts.
 
 A folder (Thakur et al. 2021) holds ``corpus.jsonl`` (``_id``, ``text``, optional ``title``),
 ``queries.jsonl`` (``_id``, ``text``), and ``qrels.tsv`` or ``qrels/test.tsv``, whose lines are
 query-id<TAB>corpus-id<TAB>score, with or without a header. The corpus and the queries can also be
 ``.tsv`` files with lines id<TAB>text. All files may end in ``.gz``. In a file of pairs, each anchor
-is a query, and the positive is a relevant document. Negatives and a second file add documents.
+is a query, and the positive is a relevant document. Negatives and a second file add documents. Each
+labelled text is a query, and the other texts of its label are relevant.
 
 A query can also be a document, with the same id in a folder (as in ArguAna) or the same text in a
 file. This document is relevant for the query only if the qrels or a pair says so.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -27,6 +29,8 @@ from isotrope.data.table import open_table
 from isotrope.data.text.copies import NearCopies, near_copies
 from isotrope.data.text.repeats import groups_of
 
+_MOST = 1_000_000  # right answers to labelled texts; with more, some texts are no queries
+
 
 @dataclass(frozen=True)
 class RetrievalSet:
@@ -42,6 +46,7 @@ class RetrievalSet:
             are documents, but not relevant for themselves. A search must skip this document.
         ids: Ids of the queries, and ids of the documents; two empty lists for a file of pairs.
         how: One line on what was read from each file; empty for a folder.
+        labels: Labels of the queries, and of the documents; two empty lists if there are none.
     """
 
     queries: list[str]
@@ -51,14 +56,17 @@ class RetrievalSet:
     itself: dict[int, int] = field(default_factory=dict)
     ids: tuple[list[str], list[str]] = field(default=([], []), compare=False)
     how: tuple[str, ...] = field(default=(), compare=False)
+    labels: tuple[list[object], list[object]] = field(default=([], []), compare=False)
 
     @cached_property
     def near_copies(self) -> NearCopies:
         """Relevant documents with a near-copy that is not relevant to the same queries."""
-        links = np.array([[next(iter(row)), place] for row in self.relevant for place in row])
+        links = [[next(iter(row)), at] for row in self.relevant for at in row]
+        asked = {at: self.relevant[i] for i, at in self.itself.items()}  # documents as queries
+        links += [[own, at] for own, row in asked.items() for at in row if own in asked.get(at, ())]
         relevant = np.zeros(len(self.corpus), bool)
         relevant[links] = True
-        groups = groups_of(links, len(self.corpus))
+        groups = groups_of(np.array(links), len(self.corpus))
         return near_copies(self.corpus, groups=groups, examined=relevant)
 
     def highest_recall(self, k: int) -> float:
@@ -77,13 +85,14 @@ class _TextsById(NamedTuple):
 def load_retrieval(
     path: Path | str, columns: Sequence[str] = (), *, corpus: Path | None = None, choose: int = 2
 ) -> RetrievalSet:
-    """Load a retrieval task from a folder, or from a file of pairs.
+    """Load a retrieval task from a folder, or from a file of pairs or of labelled texts.
 
     Args:
         path: The folder or file.
         columns: Columns of queries, then of documents. If empty, usual names are recognised.
         corpus: File with more documents: single texts, or pairs whose anchors are ignored. If it
-            has some of the document columns in ``columns``, only these are read.
+            has some of the document columns in ``columns``, only these are read. If both files have
+            labels, only the texts of this file are ranked.
         choose: Largest number of columns that an error message proposes for ``--columns``.
     """
     path = Path(path)
@@ -93,27 +102,64 @@ def load_retrieval(
         if corpus is not None:
             raise InputError(f"leave `--corpus` out; add its texts to the corpus in {place(path)}")
         return _load_folder(path)
-    reading = read([path], columns=columns or None, choose=choose)
-    pairs = [record.texts for record in reading]
-    if reading.kind != "pairs":
+    reading = read([path], columns=columns or None, paired=False, choose=choose)
+    records, labelled = list(reading), reading.kind == "labelled texts"
+    if reading.kind != "pairs" and not labelled:
         raise InputError(
-            f"{place(path)}: give pairs of a query and a document; this file holds {reading.kind}"
+            f"{place(path)}: give pairs of a query and a document, or texts with a column `label`; "
+            f"this file holds {reading.kind}"
         )
     if reading.left:
         raise InputError(f"{place(path)}: remove or complete {reading.left_out}")
-    others, readings = list[str](), [reading]
+    others, how = list[tuple[str, str]](), [str(reading)]
+    asked = [(record.texts[0], record.group) for record in records] if labelled else []
     if corpus is not None:
-        others, more = _documents(corpus, reading.names if columns else ())
-        readings.append(more)
-    return replace(from_pairs(pairs, others), how=tuple(map(str, readings)))
+        names = reading.columns if labelled else reading.names[1:]
+        others, more = _documents(corpus, names if columns else ())
+        how.append(str(more))
+        if more.kind != "labelled texts":
+            others = [*asked, *others]
+    if not labelled:
+        pairs = [record.texts for record in records]
+        return replace(from_pairs(pairs, [text for text, _ in others]), how=tuple(how))
+    others = others or asked
+    sizes = Counter(label for _, label in others)
+    drawn = asked[:: 1 + sum(sizes[label] for _, label in asked) // _MOST]
+    how.append(f"{len(drawn):,} of {len(asked):,} texts are queries; right texts have their label")
+    return replace(from_labels(drawn, others), how=tuple(how))
 
 
-def _documents(path: Path, columns: Sequence[str]) -> tuple[list[str], Reading]:
-    """Return the texts of a file (the columns of answers, or all but anchors), and its reading."""
-    own = [name for name in columns[1:] if name in open_table(path, [name], header=HEADER).columns]
+def _documents(path: Path, columns: Sequence[str]) -> tuple[list[tuple[str, str]], Reading]:
+    """Return the texts of documents (the given columns, or all but anchors) and their labels."""
+    sources = {name: name.rpartition("=")[2] for name in columns}  # label=intent reads intent
+    own = [n for n, c in sources.items() if c in open_table(path, [c], header=HEADER).columns]
     reading = read([path], columns=own or None, paired=False, scored=True)
-    records = [record.texts if own else record.texts[1:] or record.texts for record in reading]
-    return [text for texts in records for text in texts], reading
+    skip = 0 if own else 1
+    return [(t, r.group) for r in reading for t in r.texts[skip:] or r.texts], reading
+
+
+def from_labels(
+    queries: Sequence[tuple[str, object]], documents: Sequence[tuple[str, object]]
+) -> RetrievalSet:
+    """Return a retrieval task from texts with labels. A query has the documents of its label.
+
+    Equal texts become one, with all their labels. A document that is the query is not relevant.
+    Queries without a relevant document are left out.
+    """
+    labels = dict(queries), dict(documents)  # of a text with several, the last
+    corpus = {text: place for place, text in enumerate(labels[1])}
+    members: dict[object, dict[int, float]] = {}
+    for text, label in documents:
+        members.setdefault(label, {})[corpus[text]] = 1.0
+    found: dict[str, dict[int, float]] = {query: {} for query in labels[0]}
+    for query, label in queries:
+        found[query].update(members.get(label, {}))
+        found[query].pop(corpus.get(query, -1), None)
+    relevant = {query: row for query, row in found.items() if row}
+    itself = {i: corpus[query] for i, query in enumerate(relevant) if query in corpus}
+    shown = [labels[0][query] for query in relevant], [*labels[1].values()]
+    task = [*relevant], [*corpus], [*relevant.values()]
+    return RetrievalSet(*task, len(found) - len(relevant), itself, labels=shown)
 
 
 def from_pairs(pairs: Iterable[tuple[str, ...]], others: Iterable[str] = ()) -> RetrievalSet:
