@@ -1,12 +1,11 @@
 """Performs the steps of a run on text or images, with trainers of Hugging Face and callbacks."""
 
 import logging
-import os
 import time
 import traceback
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,16 +14,13 @@ from typing import Any, ClassVar, TypeVar, cast
 from sentence_transformers.sentence_transformer.training_args import (
     SentenceTransformerTrainingArguments,
 )
-from tensorboard.compat.proto.event_pb2 import Event
-from tensorboard.compat.proto.summary_pb2 import Summary
-from tensorboard.summary.writer.record_writer import RecordWriter
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerCallback
 
 from isotrope.core.distributed import rank, world_size
 from isotrope.core.errors import CannotResume, Diverged, InputError, LostProcess
-from isotrope.core.files import open_own, os_errors_as_input_errors, remove
+from isotrope.core.files import remove
 from isotrope.core.lock import ensure_not_replaced
 from isotrope.core.result import Result, provenance
 from isotrope.core.run_folder import RunFolder
@@ -45,6 +41,7 @@ from isotrope.training.run import (
 from isotrope.training.run_callback import RunCallback
 from isotrope.training.run_log import RunLog, Timer
 from isotrope.training.run_settings import RunSettings
+from isotrope.training.tensorboard_file import Board
 from isotrope.training.text_module import TextModule
 from isotrope.training.time_limit import Pace
 from isotrope.training.trainers import ImageTrainer, RunTrainer, TextTrainer
@@ -359,30 +356,3 @@ def _quiet() -> Iterator[None]:
     finally:
         for logger, before in zip(loggers, levels, strict=True):
             logger.setLevel(before)
-
-
-class Board(TrainerCallback):
-    """Writes TensorBoard's file of a run, one event for each row of metrics.csv."""
-
-    # torch's own writer writes in a thread, and reports errors late
-    def __init__(self, folder: Path) -> None:
-        self._file = folder / f"events.out.tfevents.{time.time_ns()}.{os.getpid()}"
-
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: Mapping[str, float] | None = None,
-        **_: object,
-    ) -> None:
-        """Write the numbers of a step."""
-        tagged = [Summary.Value(tag=k, simple_value=v) for k, v in (logs or {}).items()]
-        event = Event(wall_time=time.time(), step=state.global_step, summary=Summary(value=tagged))
-        with os_errors_as_input_errors(self._file):
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            with open_own(self._file, "ab") as handle:
-                if handle.tell() == 0:
-                    version = Event(wall_time=event.wall_time, file_version="brain.Event:2")
-                    RecordWriter(handle).write(version.SerializeToString())
-                RecordWriter(handle).write(event.SerializeToString())
