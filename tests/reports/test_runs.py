@@ -8,7 +8,8 @@ import pytest
 from isotrope.cli.main import main
 from isotrope.core.errors import InputError
 from isotrope.diagnostics.target import diagnose
-from isotrope.reports.comparison import cells, columns, verdict
+from isotrope.reports.comparison import cells, columns
+from isotrope.reports.run_summary import verdict
 from isotrope.reports.runs import read_run
 from tests.reports.folders import write_run
 

@@ -1,13 +1,10 @@
-"""Compares runs: writes their numbers side by side, names the best, and sums up each run."""
+"""Compares runs: writes their numbers side by side, and names the best run."""
 
 import math
-import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from isotrope.core.legible import shortened
-from isotrope.core.spelling import with_folder
 from isotrope.diagnostics.findings import Diagnosis
 from isotrope.diagnostics.metrics import METRICS
 from isotrope.measures.bootstrap import LEVEL
@@ -55,11 +52,12 @@ def number(value: float, digits: int) -> str:
     return f"{value:,.{digits}f}".replace("-", "\N{MINUS SIGN}")
 
 
-def _signed(value: float, digits: int) -> str:
+def signed(value: float, digits: int) -> str:
+    """Return a number with a sign, also if it is positive."""
     return f"{'+' if value >= 0 else ''}{number(value, digits)}"
 
 
-def _dev_digits(runs: Sequence[Run]) -> int:
+def dev_digits(runs: Sequence[Run]) -> int:
     """Return the number of decimals of dev scores: two for percentages, four for fractions."""
     scores = [value for run in runs if (value := run.metric("dev_best")) is not None]
     return 2 if max((abs(score) for score in scores), default=0.0) > 1 else 4
@@ -84,7 +82,7 @@ def headline(runs: Sequence[Run]) -> str:
         return tested
     scored = [(score, run) for run in runs if (score := run.metric(run.saved)) is not None]
     if not scored:
-        return f"No {_score_name(runs[0])} was measured, so the best run is not known."
+        return f"No {score_name(runs[0])} was measured, so the best run is not known."
     if any(_dev_marks(runs)):
         said = "The dev scores cannot be compared: their dev data differ or are not known."
         tests = [scores.test for run in runs for scores in stored_scores(run)]
@@ -97,14 +95,14 @@ def headline(runs: Sequence[Run]) -> str:
         return _no_gain(run)
     lead = f"{run.name} reached " if len(scored) == 1 else f"{run.name} has the highest score: "
     alone = " Only this run was scored." * (len(runs) > 1)
-    return f"{lead}{_reached(run, _dev_digits(runs))}{NOISE if len(scored) > 1 else alone}"
+    return f"{lead}{_reached(run, dev_digits(runs))}{NOISE if len(scored) > 1 else alone}"
 
 
 def _no_gain(run: Run) -> str:
     """Return a sentence on a run whose best score is not above that before training."""
     leads = {"worse": "Training made it worse", "undecided": "No clear gain"}
     lead = leads.get(run.outcome, "No gain")
-    start, score, digits = run.metric("dev_start"), run.metric(run.saved), _dev_digits([run])
+    start, score, digits = run.metric("dev_start"), run.metric(run.saved), dev_digits([run])
     if not run.saved_step or start is None or score is None:
         return f"{lead}: the best model is the one before training (step 0)."
     scores = f"{number(score, digits)}, and the model before training {number(start, digits)}"
@@ -116,7 +114,7 @@ def _reached(run: Run, digits: int) -> str:
     score, start = run.metric(run.saved) or 0.0, run.metric("dev_start")
     text = f"{run.dev_name or 'dev score'} {number(score, digits)} at step {run.saved_step:,.0f}"
     if start is not None:
-        text += f", {_signed(score - start, digits)} over the model before training"
+        text += f", {signed(score - start, digits)} over the model before training"
     return f"{text}{'' if run.outcome in ('improved', 'not known') else f': {run.outcome}'}."
 
 
@@ -186,77 +184,6 @@ def plain(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def changes(run: Run) -> list[str]:
-    """Return lines on what a training changed, and on what to do next."""
-    if run.result is None:
-        return []
-    try:
-        return list(lines_on_changes(run.result.details, shlex.quote(str(run.folder))))
-    except (KeyError, TypeError, ValueError, AttributeError):  # an edited result
-        return []
-
-
-def line_on_refit(details: Mapping[str, Any]) -> str:
-    """Return a sentence on the second training, on all records; without one, an empty text."""
-    if (second := details.get("refit")) is None:
-        return ""
-    return (
-        "the saved weights are the mean of this model and of a second model, which was trained on "
-        f"all {second['records']:,} records, so no record is left to score the saved weights on"
-    )
-
-
-def lines_on_changes(details: Mapping[str, Any], run: str) -> Iterator[str]:
-    """Yield lines on the changes that a training made, and on what to do next.
-
-    Args:
-        details: ``details`` of the run's Result.
-        run: The folder of the run, as a word of a command.
-    """
-    if queries := details.get("queries"):
-        ranked = "MRR@10" in details["dev"]["name"]  # then 1 divided by a score is a rank
-        what = "a higher rank" if ranked else "a better score"
-        worst = "; the largest falls:" if queries["worst"] else ""
-        yield (
-            f"of {queries['all']} dev queries, {queries['better']} have {what} than before and "
-            f"{queries['worse']} a {'lower' if ranked else 'worse'} one{worst}"
-        )
-        worded = _rank if ranked else lambda score: f"{100 * score:.0f}"
-        for fall in queries["worst"]:
-            before, after = worded(fall["before"]), worded(fall["after"])
-            yield f"  {before} to {after}: {shortened(fall['query'])}"
-    if (share := details.get("kept")) is not None:
-        correlation = f"correlation {share / 100:.2f} (1: no change; a lower --between raises it)"
-        yield f"similarities of general sentences before and after training: {correlation}"
-    if line := details.get("next"):
-        yield with_folder(line, run)
-
-
-def _rank(reciprocal: float) -> str:
-    return f"rank {1 / reciprocal:.0f}" if reciprocal else "beyond rank 10"
-
-
-def verdict(run: Run) -> str:
-    """Return a sentence on a run: whether training helped or, if unknown, the best score."""
-    best, step = run.metric("dev_best"), run.metric("dev_best_step")
-    start, digits = run.metric("dev_start"), _dev_digits([run])
-    trainer = run.settings.get("trainer", "loop")
-    other = "Your own training loop" if trainer == "loop" else f"The trainer of {trainer}"
-    state = f"{other}, up to" if run.foreign else "In progress (or stopped) at"
-    lead = "" if run.finished else f"{state} step {run.steps.max(initial=0.0):,.0f}: "
-    if run.judgement is not None:
-        second = line_on_refit(run.result.details) if run.result else ""
-        text = "; ".join(filter(None, (run.judgement.sentence, second)))
-    elif best is None:
-        text = f"no {_score_name(run)} was measured."
-    elif not step:
-        text = f"no step has a better score than step 0 ({number(best, digits)})."
-    else:
-        gain = f" ({_signed(best - start, digits)})" if start is not None else ""
-        text = f"best {_score_name(run)} {number(best, digits)}{gain} at step {step:,.0f}."
-    return _sentence(lead + text)
-
-
 def twins(run: Run, runs: Sequence[Run]) -> str:
     """Return a sentence that names other runs with the same saved weights; "" if there are none."""
     same = [
@@ -267,14 +194,9 @@ def twins(run: Run, runs: Sequence[Run]) -> str:
     return f"The saved weights equal those of {', '.join(same)}." if same else ""
 
 
-def _score_name(run: Run) -> str:
+def score_name(run: Run) -> str:
+    """Return the name of the kind of score that a run on text or images measures."""
     return "kNN accuracy" if run.of_images else "dev score"
-
-
-def _sentence(text: str) -> str:
-    """Return the text with a full stop and, unless it starts with a name, a capital letter."""
-    text = text.strip().rstrip(".")
-    return f"{text}." if text.startswith("kNN") else f"{text[:1].upper()}{text[1:]}."
 
 
 def _why_missing(run: Run, key: str) -> str:
@@ -328,7 +250,7 @@ def _digits(runs: Sequence[Run], key: str) -> int:
     if (fixed := _COMPARED[key].digits) is not None:
         return fixed
     if key in _SCORES:
-        return _dev_digits(runs)
+        return dev_digits(runs)
     return digits_of([value for run in runs if (value := run.metric(key)) is not None])
 
 
@@ -337,7 +259,7 @@ def _cell(run: Run, key: str, digits: int, mark: str, best: float) -> Comparison
     if (value := run.metric(key)) is None:
         return ComparisonCell("\N{EN DASH}", _why_missing(run, key))
     is_saved, start = key == run.saved, run.metric("dev_start")
-    gain = _signed(value - start, digits) if is_saved and start is not None else ""
+    gain = signed(value - start, digits) if is_saved and start is not None else ""
     notes = (mark if key in _SCORES else "", _unsaved(run, key), _interval(run) if gain else "")
     shown, note = number(value, digits), "; ".join(filter(None, notes))
     return ComparisonCell(shown, gain=gain, best=is_saved and value == best, note=note)

@@ -23,7 +23,7 @@ from isotrope.core.run_folder import RECORDING, RunFolder
 from isotrope.core.table import TitledTable
 from isotrope.diagnostics.audit.result import Audit
 from isotrope.diagnostics.findings import Diagnosis
-from isotrope.reports import comparison
+from isotrope.reports import comparison, run_summary
 from isotrope.reports.comparison import ComparisonCell, number, parameters, plain
 from isotrope.reports.panels import ReportPanel, sections
 from isotrope.reports.pictures import write_pictures
@@ -133,8 +133,8 @@ def _blocks(runs: Sequence[Run]) -> list[_RunBlock]:
     for run, style, differs in zip(runs, styles(len(runs)), settings, strict=True):
         diagnosis = read_diagnosis(run.folder) if run.first else None
         label = None if diagnosis is None or run.whole else comparison.pill(diagnosis, run.outcome)
-        sentences = f"{comparison.verdict(run)} {comparison.twins(run, runs)}".strip()
-        origin, changed = _origin(run), comparison.changes(run)
+        sentences = f"{run_summary.verdict(run)} {comparison.twins(run, runs)}".strip()
+        origin, changed = _origin(run), run_summary.changes(run)
         blocks.append(_RunBlock(run, style, sentences, label, diagnosis, differs, origin, changed))
     return blocks
 

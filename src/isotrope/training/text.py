@@ -29,7 +29,7 @@ from isotrope.measures.judgement import DevHistory
 from isotrope.paradigm import registry
 from isotrope.paradigm.declared import objectives_by_dataset
 from isotrope.paradigm.objective import Objective
-from isotrope.reports.comparison import line_on_refit, lines_on_changes
+from isotrope.reports.run_summary import line_on_refit, lines_on_changes
 from isotrope.training.auto_recipe import with_recipe
 from isotrope.training.auto_temperature import with_temperature
 from isotrope.training.changes import similarities
