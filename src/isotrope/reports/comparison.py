@@ -1,6 +1,5 @@
 """Compares runs: writes their numbers side by side, and names the best run."""
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -18,7 +17,16 @@ _COMPARED = {metric.column: metric for metric in METRICS if metric.heading}
 
 @dataclass(frozen=True)
 class ComparisonCell:
-    """One cell of a table. ``title`` says why a number is missing; ``note`` is a short remark."""
+    """One cell of a table.
+
+    Attributes:
+        text: Content of the cell; a dash if a number is missing.
+        title: Why the number is missing; empty if there is a number.
+        number: Whether the cell is in a column of numbers.
+        gain: Difference to the score before training, with its sign; empty in other columns.
+        best: Whether the number is the highest score of all runs.
+        note: A short remark on the number.
+    """
 
     text: str
     title: str = ""
@@ -66,11 +74,12 @@ def dev_digits(runs: Sequence[Run]) -> int:
 def _dev_marks(runs: Sequence[Run]) -> list[str]:
     """Return a mark of the dev data of each run; empty texts if the scores can be compared."""
     scored = [run for run in runs if run.metric(run.saved) is not None]
-    foreign = any(run.foreign for run in scored)  # a custom loop records no dev data
-    finished = [run for run in scored if run.finished]
-    data = dict.fromkeys(run.dev_data for run in finished)
-    settings = {run.dev_settings for run in scored} if len(finished) < len(scored) else set()
-    if len(scored) < 2 or not (foreign or len(data) > 1 or len(settings) > 1):
+    data = dict.fromkeys(run.dev_data for run in scored if run.finished)
+    has_foreign = any(run.foreign for run in scored)  # another trainer records no dev data
+    # an unfinished run has not recorded its dev data yet, but its settings determine them
+    is_complete = all(run.finished for run in scored)
+    settings_differ = not is_complete and len({run.dev_settings for run in scored}) > 1
+    if len(scored) < 2 or not (has_foreign or len(data) > 1 or settings_differ):
         return [""] * len(runs)
     numbers = {one: f"dev data {i}" for i, one in enumerate(filter(None, data), start=1)}
     return [numbers.get(run.dev_data, "dev data not known") for run in runs]
@@ -84,11 +93,11 @@ def headline(runs: Sequence[Run]) -> str:
     if not scored:
         return f"No {score_name(runs[0])} was measured, so the best run is not known."
     if any(_dev_marks(runs)):
-        said = "The dev scores cannot be compared: their dev data differ or are not known."
+        sentence = "The dev scores cannot be compared: their dev data differ or are not known."
         tests = [scores.test for run in runs for scores in stored_scores(run)]
         if len(set(tests)) < len(tests):
-            said += f" Compare the runs by the scores on the same data in the table “{TITLE}”."
-        return said
+            sentence += f" Compare the runs by the scores on the same data in the table “{TITLE}”."
+        return sentence
     score, run = max(scored, key=lambda pair: pair[0])
     start = run.metric("dev_start")
     if not run.saved_step or (start is not None and score <= start):
@@ -170,9 +179,9 @@ def differing(runs: Sequence[Run]) -> list[str]:
     return [parameters({n: x[n] for n in shown if x.get(n) not in (None, [])}) for x in own]
 
 
-def parameters(parameters: Mapping[str, Any]) -> str:
+def parameters(values: Mapping[str, Any]) -> str:
     """Return parameters as text: ``temperature 0.05, dissipation margin:0.3``."""
-    return ", ".join(f"{name} {plain(value)}" for name, value in parameters.items())
+    return ", ".join(f"{name} {plain(value)}" for name, value in values.items())
 
 
 def plain(value: object) -> str:
@@ -237,7 +246,7 @@ def cells(runs: Sequence[Run]) -> list[list[ComparisonCell]]:
     """Return the cells of the comparison: one list for each run, without the name of the run."""
     marks = _dev_marks(runs)
     scores = [score for run in runs if (score := run.metric(run.saved)) is not None]
-    best = max(scores, default=math.nan) if len(runs) > 1 and not any(marks) else math.nan
+    best = max(scores, default=None) if len(runs) > 1 and not any(marks) else None
     digits = {key: _digits(runs, key) for key, _, _ in columns(runs)}
     return [
         [_cell(run, key, decimals, mark, best) for key, decimals in digits.items()]
@@ -254,8 +263,11 @@ def _digits(runs: Sequence[Run], key: str) -> int:
     return digits_of([value for run in runs if (value := run.metric(key)) is not None])
 
 
-def _cell(run: Run, key: str, digits: int, mark: str, best: float) -> ComparisonCell:
-    """Return a cell of a run with a ``mark`` of its dev data; ``best`` is the highest score."""
+def _cell(run: Run, key: str, digits: int, mark: str, best: float | None) -> ComparisonCell:
+    """Return a cell of a run with a ``mark`` of its dev data.
+
+    ``best`` is the highest score; None if there are no scores that can be compared.
+    """
     if (value := run.metric(key)) is None:
         return ComparisonCell("\N{EN DASH}", _why_missing(run, key))
     is_saved, start = key == run.saved, run.metric("dev_start")
