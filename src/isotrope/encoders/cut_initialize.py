@@ -31,7 +31,11 @@ def cut_initialize(
             layers are divided, as in the paper. With ``all``, every parameter is divided, also
             biases, norms, tokens and positions, as in the authors' code.
 
-    Returns: Number of divided tensors. A tensor that several layers share counts once.
+    Returns:
+        Number of divided tensors. A tensor that several layers share counts once.
+
+    Raises:
+        InputError: ``c`` is not a finite number above 0, or ``what`` is neither of the two.
 
     Reference:
         Draganov et al., 2024, section 4; c for each method is in table 3.
@@ -41,14 +45,14 @@ def cut_initialize(
     if what not in ("weights", "all"):
         raise InputError(f"set `what` to 'weights' or 'all'; found {what!r}")
     # named_parameters() yields a shared tensor once
-    chosen = [
+    divided = [
         parameter
         for name, parameter in module.named_parameters()
         if what == "all" or (name.rpartition(".")[2].endswith("weight") and parameter.ndim > 1)
     ]
-    for parameter in chosen:
+    for parameter in divided:
         parameter.data.div_(c)
-    return len(chosen)
+    return len(divided)
 
 
 def first_turn(module: nn.Module, learning_rate: float) -> float:

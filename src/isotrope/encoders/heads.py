@@ -67,6 +67,9 @@ def projector(
         last_norm: Batch norm after the last layer: ``none``, ``affine`` (with learnt scale and
             shift) or ``plain`` (without scale and shift).
         bias: Whether the last linear layer has a bias if no batch norm follows.
+
+    Raises:
+        InputError: A width is below 1, or ``last_norm`` is not one of the three.
     """
     widths = [dimension, *hidden, out]
     if min(widths) < 1:
