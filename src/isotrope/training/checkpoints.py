@@ -19,7 +19,7 @@ from isotrope.core.files import file_digest, os_errors_as_input_errors, remove, 
 from isotrope.core.result import json_text
 from isotrope.core.run_folder import COMPLETE, STATES, WEIGHTS
 
-_NEWEST = 2  # number of newest checkpoints that are kept in addition to the permanent ones
+_NEWEST = 2  # number of newest checkpoints that are kept, permanent or not
 
 
 class ChecksumMismatch(ValueError):
@@ -33,8 +33,9 @@ def step_of(folder: Path) -> int:
 
 def _all(folder: Path) -> list[Path]:
     """Return all checkpoints of a run, newest first, complete or not."""
-    found = [f for f in folder.glob("checkpoint-*") if f.name[11:].isdecimal() and f.is_dir()]
-    return sorted(found, key=step_of, reverse=True)
+    folders = [path for path in folder.glob("checkpoint-*") if path.is_dir()]
+    numbered = [path for path in folders if path.name.removeprefix("checkpoint-").isdecimal()]
+    return sorted(numbered, key=step_of, reverse=True)
 
 
 def finish(folder: Path) -> None:
@@ -57,6 +58,7 @@ def verify(folder: Path) -> None:
         state = TrainerState(**read_json(folder / "trainer_state.json"))
         if state.global_step != step_of(folder):
             raise ChecksumMismatch(f"trainer_state.json has step {state.global_step}")
+        # complete.json must have a digest of weights and states: None equals no digest
         for name, digest in {**dict.fromkeys((WEIGHTS, STATES)), **digests}.items():
             check_file(folder / name, folder)
             if file_digest(folder / name, 16) != digest:
@@ -73,7 +75,11 @@ def exists(folder: Path) -> bool:
 
 
 def newest(folder: Path, tell: Callable[[str], None]) -> Path | None:
-    """Return the newest complete checkpoint of a run, or None."""
+    """Return the newest checkpoint of a run that is complete and undamaged, or None.
+
+    Each skipped checkpoint is reported to ``tell``. If there are complete checkpoints, but all of
+    them are damaged, CannotResume is raised.
+    """
     damaged = []
     for checkpoint in _all(folder):
         if not (checkpoint / COMPLETE).exists():
@@ -122,8 +128,8 @@ class Checkpoints:
     Args:
         folder: Folder of all checkpoints.
         every: Number of steps between checkpoints.
-        keep: Number of steps between permanent checkpoints; the last step also gets a permanent
-            checkpoint. With None, no checkpoint is permanent, and the last step is not saved.
+        keep: Number of steps between permanent checkpoints; step 0 and the last step also get
+            one. With None, no checkpoint is permanent, and the last step is not saved.
         last: Last step of the run.
     """
 
