@@ -50,9 +50,11 @@ class Options:
 class ImageMethod(nn.Module, ABC):
     """Encoder, heads, objective and optimiser of one run. Each subclass is a method, such as BYOL.
 
-    A subclass defines ``recipe``, ``options_class``, ``build`` and ``views``. It may also define
-    ``completed``, ``after_backward`` and ``after_step``. Methods with a queue need ``completed``.
-    The objective receives the output of the heads, not normalised.
+    A subclass defines ``name``, ``paper``, ``recipe`` and ``build``. It may also define
+    ``options_class``, ``check_objective``, ``settings_of``, ``augments_of``, ``views``,
+    ``completed``, ``after_backward`` and ``after_step``. If it does not define ``views``, ``build``
+    sets ``projector``. Methods with a queue need ``completed``. The objective receives the output
+    of the heads, not normalised.
 
     Args:
         encoder: Encoder to train in place. It maps pictures (n x 3 x S x S, in [0, 1]) to
@@ -69,6 +71,10 @@ class ImageMethod(nn.Module, ABC):
         backend: Backend that computes the loss (``isotrope.kernels.choose``).
 
     Attributes:
+        step: Number of the current step, from 0.
+        steps: Number of steps of the run.
+        learning_rate: Highest learning rate of the run.
+        cut: Constant by which ``cut_heads`` divided the initial weights; 1 for no division.
         measured: Dict of the numbers of the last step; empty if this step was not logged.
         seen: The views from which the last loss was computed.
         gradient_norm: Norm of the gradient in the last step, before clipping.
@@ -169,6 +175,7 @@ class ImageMethod(nn.Module, ABC):
         parts = [*self.children()]
         while parts:
             part = parts.pop()
+            # a momentum copy has an encoder and a head: only its head is divided
             if any(isinstance(inner, ImageEncoder) for inner in part.modules()):
                 parts += [] if isinstance(part, ImageEncoder) else part.children()
             else:
@@ -248,6 +255,9 @@ class ImageMethod(nn.Module, ABC):
                 f"{rate * TURN / turn:.1g}: the first step will turn the weights by {turn:.2g} "
                 f"radians; above {TURN:g} radians, --cut lowered the scores in our trials"
             )
+
+    def blend(self) -> None:
+        """Do nothing: the trained weights are saved as they are."""
 
     @property
     def device(self) -> torch.device:
