@@ -77,10 +77,16 @@ class TrainingTask(ABC):
     best step is saved, the subclass also defines ``keep``.
 
     Attributes:
+        kind: Kind of the result: the name of the command that runs such trainings.
         logged: Names of the numbers that are copied from the last logged step to the result.
+        rate_column: Column of metrics.csv with the number of records per second.
+        settings: Settings of the run.
         module: Module to train, in its state before the first step.
         columns: Columns of metrics.csv.
-        rate_column: Column of metrics.csv with the number of records per second.
+        objective_name: Name of the objective, or of the loss that replaces it, for the result.
+        batch_size: Number of records in each step, in all processes together.
+        steps_per_epoch: Number of steps in one pass over the data; None if it is not known.
+        fingerprint: Hash of the training data; a run resumes only with the same data.
         clip: Norm above which gradients are clipped; None if gradients are never clipped.
         dev: Object that measures the dev score during the run.
         twice: Whether a second training follows this one.
@@ -167,11 +173,10 @@ class TrainingTask(ABC):
         loader = self.loader(0 if resumed is None else step_of(resumed))
         guard = NonFiniteGuard(module, self.settings)
         trainer.attach(run_callback, guard, loader, callbacks)
-        code = make_steps(trainer, resumed)
-        if not code and isinstance(module, TextModule):
-            module.blend()
-        if code:
-            return Outcome(self.result(), output, code, module.encoder, first=first)
+        stop_code = make_steps(trainer, resumed)
+        if stop_code:
+            return Outcome(self.result(), output, stop_code, module.encoder, first=first)
+        module.blend()
         if not first:
             return Outcome(empty_result(output), output, encoder=module.encoder, first=False)
         run_callback.checkpoints.rotate()  # a killed process may have left too many
@@ -181,9 +186,10 @@ class TrainingTask(ABC):
         remove(RunFolder(output).diagnosis)  # of an unfinished run, so it is outdated
         result.save(RunFolder(output).result)
         remove_intermediates(output)
-        # a request to stop that came with the last step is one not to begin a second training
-        code = CODES[run_callback.stop_signal] if awaits_second(self.settings, result) else 0
-        return Outcome(result, output, code, encoder=module.encoder)
+        if awaits_second(self.settings, result):
+            # a request to stop that came with the last step keeps a second training from beginning
+            stop_code = CODES[run_callback.stop_signal]
+        return Outcome(result, output, stop_code, encoder=module.encoder)
 
     def _make_run_callback(self, progress: Progress, trainer: RunTrainer) -> RunCallback:
         """Return the callback that does all work between the steps."""
@@ -259,7 +265,7 @@ def trainer_of(
 ) -> RunTrainer:
     """Return the trainer of a run of at most ``most`` steps, without batches and callbacks."""
     device = find_device(settings.device)
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "output_dir": str(RunFolder(output).checkpoints),
         "run_name": output.name,
         "max_steps": most,
@@ -282,16 +288,16 @@ def trainer_of(
         "dataloader_drop_last": True,  # all batches have the same size
     }
     with _quiet():
-        arguments = SentenceTransformerTrainingArguments(**given)
-        arguments._n_gpu = min(1, arguments.n_gpu)  # otherwise torch's DataParallel uses all GPUs
+        args = SentenceTransformerTrainingArguments(**arguments)
+        args._n_gpu = min(1, args.n_gpu)  # otherwise torch's DataParallel uses all GPUs
         if settings.precision == "32":
-            arguments.mixed_precision = "no"  # accelerate's environment may ask for another
+            args.mixed_precision = "no"  # accelerate's environment may ask for another
         if isinstance(module, ImageMethod):
-            return ImageTrainer(model=module, args=arguments)
+            return ImageTrainer(model=module, args=args)
         losses: dict[str, nn.Module] = {**module.losses}
         return TextTrainer(
             model=module.model,
-            args=arguments,
+            args=args,
             loss=losses if len(losses) > 1 else next(iter(losses.values())),
             data_collator=cast("Any", lambda batch: batch),
         )
@@ -304,7 +310,7 @@ def make_steps(trainer: RunTrainer, resumed: Path | None) -> int:
         try:
             trainer.train(resume_from_checkpoint=None if resumed is None else str(resumed))
         except (CannotResume, Diverged):
-            raise
+            raise  # both are InputErrors, but callers distinguish them by their class
         except InputError as error:
             # without the traceback that a worker of the loader adds
             raise InputError(str(error).rpartition("InputError: ")[2].strip()) from None

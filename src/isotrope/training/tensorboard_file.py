@@ -14,9 +14,11 @@ from isotrope.core.files import open_own, os_errors_as_input_errors
 
 
 class Board(TrainerCallback):
-    """Writes TensorBoard's file of a run, one event for each row of metrics.csv."""
+    """Writes TensorBoard's file of a run, one event for each row of metrics.csv.
 
-    # torch's own writer writes in a thread, and reports errors late
+    It replaces torch's own writer, which writes in a thread and reports errors late.
+    """
+
     def __init__(self, folder: Path) -> None:
         self._file = folder / f"events.out.tfevents.{time.time_ns()}.{os.getpid()}"
 
