@@ -16,6 +16,7 @@ from isotrope.objectives import (
     VICRegGrad,
 )
 from isotrope.paradigm.assemble import tangent
+from isotrope.paradigm.compose import Paradigm
 from tests.paradigm.batches import BATCHES, batch
 
 
@@ -219,6 +220,13 @@ def test_the_weight_of_vicreg_is_not_exchanged() -> None:
             parent.modify(weight="softmax:0.05")
     with pytest.raises(NoTerms, match="no gradient components"):
         VICReg(space="raw").modify(weight="softmax:0.05")
+
+
+def test_a_weight_of_its_own_replaces_the_whole_push_of_vicreg() -> None:
+    """The push on variances also corrects VICReg's weights, so it does not fit other weights."""
+    a, noise = views()
+    edited = Paradigm(parent=VICReg(), weight="softmax:0.05")
+    assert edited.terms(a, unit(a + 0.3 * noise)).extra is None
 
 
 def test_vicreg_refuses_raw_float16() -> None:

@@ -151,7 +151,8 @@ class Paradigm(
         dissipation = inherited.dissipation if self.dissipation is None else self.dissipation(pairs)
         pull = self._pull(pairs, weight, inherited)
         scale = 0.5 if self.reduction == "sum" else 0.5 / len(pairs.views.anchors)
-        extra = None if inherited is None else inherited.extra
+        # the additional push completes the push by the weights, so a new weight replaces both
+        extra = inherited.extra if self.weight is None and inherited is not None else None
         return Terms(dissipation, weight, pull, against, scale=scale, extra=extra)
 
     def _pull(self, pairs: Pairs, weight: torch.Tensor, inherited: Terms) -> torch.Tensor:
