@@ -53,6 +53,13 @@ class Paradigm(
     128 at a learning rate of 1e-5. For the released code of this baseline, add
     ``variant="released"``.
 
+    Attributes:
+        dissipation: The part that computes GD, also in short form. None: the parent's GD, or 1.
+        weight: The part that computes W, also in short form. None: the parent's W, or ``softmax``.
+        ratio: The part that computes R, its short form or a number. None: the parent's R, or 1.
+        parent: Objective that supplies the components for which there is no part; None for none.
+        variant: ``paper`` follows the equation; ``released`` follows the authors' code (see above).
+
     Example:
         >>> from isotrope.paradigm.compose import Paradigm
         >>> from isotrope.paradigm.parts import Margin
@@ -134,14 +141,17 @@ class Paradigm(
         if self.variant == "paper":
             return first
         other = self._direction(pairs.swapped())
-        if self.parent is None:
+        if self.parent is None:  # the code of the empirical baseline
             return rows_masked(first, other, pairs.views)
         if self.ratio is None:  # the parent's own pull already covers both directions
             return dataclasses.replace(first, scale=2 * first.scale)
-        return vectors_masked(first, other)
+        return vectors_masked(first, other)  # the code of the modified objectives
 
     def _direction(self, pairs: Pairs) -> Terms:
-        """The components of one direction, as in the paper."""
+        """Return the components of one direction, as in the paper.
+
+        They are the whole gradient of an edited objective: a residual of the parent is left out.
+        """
         inherited: Any = None  # not used if no component is missing
         if self.parent is not None and None in (self.dissipation, self.weight, self.ratio):
             inherited = self.parent.components(pairs)
@@ -156,17 +166,21 @@ class Paradigm(
         return Terms(dissipation, weight, pull, against, scale=scale, extra=extra)
 
     def _pull(self, pairs: Pairs, weight: torch.Tensor, inherited: Terms) -> torch.Tensor:
-        """Return the pull of each anchor: from the ratio, or without a ratio from the parent."""
+        """Return the pull of each anchor, n values or n x d.
+
+        - With a new ratio, the pull is the ratio times the sum of the weights.
+        - A statistic of the batch keeps its pull, without its 1/n if a mean now supplies it.
+        - With the parent's weight, or a ratio that differs by coordinate, the pull stays the same.
+        - With a new weight, the ratio stays the same; a parent that only pulls keeps its pull.
+        """
         if self.ratio is not None:
             pull: torch.Tensor = self.ratio(pairs) * weight.sum(dim=1)
             return pull
         if _summed(self.parent):
-            # a statistic of the batch keeps its pull, without its 1/n if a mean now supplies it
             return inherited.pull * (len(pairs.views.anchors) if self.reduction == "mean" else 1)
         ratio = inherited.ratio
         if self.weight is None or ratio is None:
             return inherited.pull
-        # with a new weight, the ratio stays the same; an objective that only pulls keeps its pull
         return (ratio * weight.sum(dim=1)).where(inherited.weight.any(), inherited.pull)
 
 
