@@ -21,7 +21,7 @@ def diagnose(case: RunEvidence) -> Diagnosis:
     verdicts = VERDICTS.values()
     # a verdict with ``before_all`` is tried twice, so its ``explains`` must list the verdict itself
     first = [v.finding(case, v.before_all) for v in verdicts if v.before_all is not None]
-    tried = [v.finding(case) for v in verdicts if v.thresholds and not v.only_if_healthy]
+    tried = [v.finding(case) for v in verdicts if not v.only_if_healthy]
     findings: list[Finding] = []
     explained: set[str] = set()
     for finding in first + tried:
@@ -30,10 +30,13 @@ def diagnose(case: RunEvidence) -> Diagnosis:
             explained |= {*VERDICTS[finding.verdict].explains}
     remarks: list[Finding] = []
     for verdict in verdicts:
-        if verdict.only_if_healthy and not findings:
-            finding = verdict.finding(case)
-            if finding is not None:
-                (findings if verdict.is_fault else remarks).append(finding)
+        if findings:
+            break
+        finding = verdict.finding(case) if verdict.only_if_healthy else None
+        if finding is not None and verdict.is_fault:
+            findings.append(finding)
+        elif finding is not None:
+            remarks.append(finding)
     # the last loop may have found a fault after a remark: remarks are for healthy runs only
     return Diagnosis(
         findings=tuple(findings),
@@ -52,12 +55,13 @@ def _unchanged(case: RunEvidence) -> list[str]:
     if not names or crosses("logged_steps", len(case.rows)):
         return []
     return [
-        f"add these weights to the optimizer, or set `requires_grad=False`: {_first(names)} got a "
-        "gradient, but have not changed since the first measured step, unlike other weights"
+        f"add these weights to the optimizer, or set `requires_grad=False`: {_first_names(names)} "
+        "got a gradient, but have not changed since the first measured step, unlike other weights"
     ]
 
 
-def _first(names: Sequence[str]) -> str:
+def _first_names(names: Sequence[str]) -> str:
+    """Return the first names, and the number of the others."""
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more
 
@@ -76,7 +80,7 @@ def _coverage(case: RunEvidence) -> list[str]:
         "copies": bool(case.series("false_negatives")),
         "embeddings": bool(case.series("std")),
         "held-out scores": readings.gain_in_score(case) is not None,
-        f"frozen weights{f' ({_first(frozen)})' if frozen else ''}": frozen is not None,
+        f"frozen weights{f' ({_first_names(frozen)})' if frozen else ''}": frozen is not None,
     }
     examined = [part for part, measured in was_measured.items() if measured]
     missing = [part for part, measured in was_measured.items() if not measured]
@@ -95,15 +99,20 @@ def _key_numbers(case: RunEvidence) -> tuple[Evidence, ...]:
         "above_bound": case.end("above_bound"),
     }
     # a healthy run may cross a threshold, because the rule of a verdict has other conditions too
-    shown = (compared(k, x) for k, x in numbers.items() if x is not None and not crosses(k, x))
-    even = "hardest_times_uniform"
-    return tuple(readings.as_measured(case, x) if x.name == even else x for x in shown)
+    shown = []
+    for name, number in numbers.items():
+        if number is not None and not crosses(name, number):
+            evidence = compared(name, number)
+            is_even = name == "hardest_times_uniform"
+            shown.append(readings.as_measured(case, evidence) if is_even else evidence)
+    return tuple(shown)
 
 
 def together(parts: Mapping[str, Diagnosis]) -> Diagnosis:
     """Merge the diagnoses of a run's data sets into one.
 
-    A finding that all data sets share is reported once. Any other finding names its data set.
+    A finding that all data sets share is reported once. Any other finding names its data set. The
+    judgement and the model belong to the whole run, so those of the first data set are taken.
     """
     first = next(iter(parts.values()))
     if "" in parts:  # they have no names, so there is only one
