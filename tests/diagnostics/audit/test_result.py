@@ -18,6 +18,7 @@ from isotrope.diagnostics.audit.rows import read_rows
 from isotrope.diagnostics.audit.run import audit_rows, checked_objective
 from isotrope.diagnostics.audit.texts import TextAudit
 from isotrope.diagnostics.probe import read_texts
+from isotrope.evaluation.uncover import Uncovered
 from isotrope.objectives.dcl import DCL
 from isotrope.objectives.infonce import InfoNCE
 from isotrope.objectives.triplet import MPT
@@ -28,7 +29,7 @@ from tests.diagnostics.audit.handmade import embedded, of, rows
 from tests.diagnostics.audit.test_push import planted
 from tests.refused import refused_setting
 
-UNKNOWN = {"kind": "unknown", "sentence": "not measured", "raw": None}
+UNKNOWN = Uncovered("unknown", "not measured")
 
 
 def audited(objective: Objective, **options: float) -> TextAudit:

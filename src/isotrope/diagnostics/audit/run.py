@@ -1,10 +1,10 @@
 """Audits rows: embeds them, and computes all parts of the result."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 import torch
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from isotrope.core.errors import InputError
 from isotrope.data.text.copies import near_copies
 from isotrope.data.text.repeats import groups_of, joined_groups
-from isotrope.diagnostics.audit.alike import alike
-from isotrope.diagnostics.audit.neighbours import NEAREST, nearest
+from isotrope.diagnostics.audit.alike import Alike, alike
+from isotrope.diagnostics.audit.neighbours import NEAREST, Near, nearest
 from isotrope.diagnostics.audit.pairs import find_pairs, find_texts, repeated
 from isotrope.diagnostics.audit.pictures import AuditedPictures, PictureAudit
 from isotrope.diagnostics.audit.push import Ledger, ledger, mine_negatives
@@ -25,7 +25,7 @@ from isotrope.diagnostics.audit.rows import (
     embed_rows,
     read_rows,
 )
-from isotrope.diagnostics.audit.settings import recommend, settings_table
+from isotrope.diagnostics.audit.settings import Setting, recommend, settings_table
 from isotrope.diagnostics.audit.texts import TextAudit
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.dev_score import DevMetric, dev_metric_of_file
@@ -50,11 +50,16 @@ def checked_objective(
         objective = registry.build(objective, settings)
     elif settings:
         raise InputError("give the objective by its name, or leave out objective_settings")
-    remedy = f"audit with another objective, for example infonce: {objective.name}"
     if not objective.has_terms:
-        raise InputError(f"{remedy} has no gradient components, which an audit measures")
+        raise InputError(
+            f"audit with another objective, for example infonce: {objective.name} has no gradient "
+            "components, which an audit measures"
+        )
     if not objective.pairwise:
-        raise InputError(f"{remedy} compares coordinates, not rows, so rows do not push each other")
+        raise InputError(
+            f"audit with another objective, for example infonce: {objective.name} compares "
+            "coordinates, not rows, so rows do not push each other"
+        )
     try:
         objective.terms(torch.eye(4), torch.eye(4))
     except ValueError as error:  # it needs more than a batch
@@ -95,13 +100,13 @@ def audit_texts(
         encoder = SentenceEncoder.load(os.fspath(encoder), device=settings.device)
     limit = settings.max_length or (128 if rows.views == "dropout" else encoder.max_length)
     embedded = embed_rows(encoder, rows, max_length=limit, prompts=prompts, seed=seed)
-    uncovered = Uncovered("unknown", "there is no dev set")
     if metric is not None:
         uncovered = _uncovered_on_file(encoder, rows, metric, prompts)
     elif settings.dev == "auto":
         uncovered = _uncovered_on_rows(encoder, rows, embedded, settings)
-    numbers = asdict(uncovered)
-    return audit_rows(rows, embedded, chosen, settings, encoder=encoder.name, uncovered=numbers)
+    else:
+        uncovered = Uncovered("unknown", "there is no dev set")
+    return audit_rows(rows, embedded, chosen, settings, encoder=encoder.name, uncovered=uncovered)
 
 
 def _uncovered_on_file(
@@ -146,17 +151,19 @@ def audit_rows(
     settings: "AuditSettings",
     *,
     encoder: str,
-    uncovered: Mapping[str, Any],
+    uncovered: Uncovered,
 ) -> TextAudit:
-    """Audit embedded rows; ``uncovered`` has the fields of :class:`Uncovered`, as a dict."""
+    """Audit embedded rows; ``uncovered`` has the scores with and without whitening."""
     keep = max(_PARTNERS, _CHOICE * settings.mine)
-    texts = find_texts(rows, embedded)
-    push, measured = _measured(embedded, objective, settings, keep=keep, found=texts)
+    near = nearest(embedded, max(NEAREST, keep), seed=settings.seed)
+    push = ledger(embedded, objective, near, keep=keep, seed=settings.seed)
+    found = find_texts(rows, embedded)
+    measured = _measured(embedded, objective, settings, near=near, push=push, found=found)
     mined = None
     if settings.mine:
         groups = measured["groups"]
         mined = mine_negatives(push, groups, rows.marks, settings.mine, settings.hardness)
-    columns = zip(*(texts[:2] for texts in rows.texts), strict=True)
+    columns = zip(*(record[:2] for record in rows.texts), strict=True)
     # unlike measured["groups"], without suspects: a near-copy is one whatever the encoder says
     related = joined_groups(np.column_stack([rows.marks, rows.grouped]))
     return TextAudit(
@@ -166,7 +173,7 @@ def audit_rows(
         rows=rows,
         limits=embedded.limits,
         near_copies=max((near_copies(c, groups=related) for c in columns), key=lambda c: c.share),
-        uncovered=uncovered,
+        uncovered=asdict(uncovered),
         mined=mined,
     )
 
@@ -182,8 +189,10 @@ def audit_pictures(
     scratch: bool,
 ) -> PictureAudit:
     """Audit embedded crops of ``method``. ``scratch``: whether the encoder's weights are random."""
+    near = nearest(embedded, max(NEAREST, _PARTNERS), seed=settings.seed)
+    push = ledger(embedded, objective, near, keep=_PARTNERS, seed=settings.seed)
     found = {"repeated": repeated(pictures.marks)}
-    _, measured = _measured(embedded, objective, settings, keep=_PARTNERS, found=found)
+    measured = _measured(embedded, objective, settings, near=near, push=push, found=found)
     return PictureAudit(
         **measured,
         encoder=encoder,
@@ -194,38 +203,42 @@ def audit_pictures(
     )
 
 
+class _Measured(TypedDict):
+    """The fields of :class:`Audit` that are measured alike for texts and pictures."""
+
+    objective: Objective
+    batch_size: int
+    settings: Sequence[Setting]
+    alike: Alike
+    suspect: float
+    suspects: int
+    groups: NDArray[np.int64]
+    found: Mapping[str, NDArray[np.int64]]
+
+
 def _measured(
     embedded: Embedded,
     objective: Objective,
     settings: "AuditSettings",
     *,
-    keep: int,
+    near: Near,
+    push: Ledger,
     found: Mapping[str, NDArray[np.int64]],
-) -> tuple[Ledger, dict[str, Any]]:
-    """Return what texts and pictures share: the ledger, and a dict of fields of :class:`Audit`.
-
-    Args:
-        embedded: The embedded rows.
-        objective: The objective of the audited training.
-        settings: Settings of the audit.
-        keep: Number of partners of a row that the ledger keeps.
-        found: A dict from kinds to rows that were found without their embeddings.
-    """
+) -> _Measured:
+    """Return the measurements; ``found`` has the rows that were found without embeddings."""
     size, seed = min(settings.batch_size, len(embedded)), settings.seed
-    near = nearest(embedded, max(NEAREST, keep), seed=seed)
-    push = ledger(embedded, objective, near, keep=keep, seed=seed)
     pairs = alike(embedded, near, push)
     suspects = int((pairs.evidence >= settings.suspect).sum())
     # two rows are in one group if training does not push them apart, or if they are suspects
     _, first, group = np.unique(embedded.groups.numpy(), return_index=True, return_inverse=True)
     same = np.stack([first[group], np.arange(len(embedded))], axis=1)
-    return push, {
-        "objective": objective,
-        "batch_size": size,
-        "settings": settings_table(embedded, objective, batch_size=size, seed=seed),
-        "alike": pairs,
-        "suspect": settings.suspect,
-        "suspects": suspects,
-        "groups": groups_of(np.concatenate([pairs.rows[:suspects], same]), len(embedded)),
-        "found": {**find_pairs(embedded, objective, batch_size=size, seed=seed), **found},
-    }
+    return _Measured(
+        objective=objective,
+        batch_size=size,
+        settings=settings_table(embedded, objective, batch_size=size, seed=seed),
+        alike=pairs,
+        suspect=settings.suspect,
+        suspects=suspects,
+        groups=groups_of(np.concatenate([pairs.rows[:suspects], same]), len(embedded)),
+        found={**find_pairs(embedded, objective, batch_size=size, seed=seed), **found},
+    )
