@@ -35,7 +35,8 @@ class LightningEvents:
         self._name = "the loss"  # in a training, the class of the trained module
         self._due = False  # whether the Doctor measures this batch
         self._losses = 0  # number of losses of this batch whose backward pass has ended
-        self._readings: list[GraphReading] = []  # of the loss whose backward pass runs now
+        # of the loss whose backward pass runs now; the hooks of a reading end with the reading
+        self._reading: GraphReading | None = None
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Prepare for a training. Delete the measured rows, unless a training is resumed."""
@@ -52,7 +53,7 @@ class LightningEvents:
 
     def on_train_batch_start(self, trainer: Any, *_: object) -> None:
         """Record the number of the step before the optimiser increases it."""
-        self.step, self._readings, self._losses = trainer.global_step, [], 0
+        self.step, self._reading, self._losses = trainer.global_step, None, 0
         self._due = self.doctor.anatomy.due(self.step)
         size = getattr(trainer.train_dataloader, "batch_size", None)  # not known before the first
         self.doctor.anatomy.settings["batch-size"] = size if isinstance(size, int) else None
@@ -61,29 +62,29 @@ class LightningEvents:
         """Watch the backward pass of a loss at the steps that the Doctor measures."""
         due = self._due and not self.doctor.observes
         if due and loss.grad_fn is not None and loss.numel() == 1:
-            self._readings.append(GraphReading(loss))
+            self._reading = GraphReading(loss)
 
     def on_after_backward(self, trainer: Any, pl_module: Any) -> None:
         """Measure the pairs that the loss compared."""
-        readings, self._readings = self._readings, []
-        self._losses, name = self._losses + 1, self._name
+        reading, self._reading = self._reading, None
+        self._losses += 1
+        if reading is None:
+            return
+        reading.end()  # this finds out whether the loss is ``paired``
         # With manual optimisation, a batch may have several losses. Without pairs, the first leads
         # to the verdict `not-examined`, but a later one, such as a penalty, is ignored.
-        if self._losses > 1:
-            for reading in readings:
-                reading.end()
-            readings = [reading for reading in readings if reading.paired]
-            name = f"loss {self._losses} of {name}"
-        if readings:
-            self._record(trainer, readings, name)
+        if self._losses == 1 or reading.paired:
+            self._record(trainer, reading)
 
-    def _record(self, trainer: Any, readings: list[GraphReading], name: str) -> None:
+    def _record(self, trainer: Any, reading: GraphReading) -> None:
         """Measure the pairs of a loss, and give the row to the doctor."""
+        later = self._losses > 1
+        name = f"loss {self._losses} of {self._name}" if later else self._name
         series = f"of loss {self._losses} in each batch"
         anatomy = self.doctor.anatomy.of(series)
         # the trainer may divide the loss by these numbers; half precision multiplies it by a scale
         divisors = trainer.accumulate_grad_batches, 1 / scale_of(trainer.precision_plugin)
-        row = anatomy.see(readings, self.step or 0, divisors=divisors)
+        row = anatomy.see([reading], self.step or 0, divisors=divisors)
         if row is not None:
             anatomy.note(self.step, epoch=float(trainer.current_epoch))
             self.doctor.record(name, row, series)
@@ -121,4 +122,4 @@ class LightningEvents:
 
     def close(self) -> None:
         """Discard a batch that was interrupted."""
-        self._readings, self.step = [], None
+        self._reading = self.step = None
