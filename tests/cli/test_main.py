@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from isotrope.cli import main
 from isotrope.cli.command import load
 from isotrope.cli.main import VERBS
 
@@ -76,6 +77,25 @@ def test_the_names_of_the_package_are_there() -> None:
     assert all(getattr(isotrope, name) for name in isotrope.__all__)
     with pytest.raises(AttributeError, match="module 'isotrope' has no attribute 'learn'"):
         isotrope.learn  # noqa: B018
+
+
+def _ends_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+    def end(*_: object) -> int:
+        raise error
+
+    monkeypatch.setattr(main, "_dispatch", end)
+
+
+def test_memory_may_be_full_before_a_command_is_given(monkeypatch, capsys) -> None:
+    _ends_with(MemoryError(), monkeypatch)
+    assert main.guarded([]) == 2
+    assert "not enough memory" in capsys.readouterr().err
+
+
+def test_a_text_that_ends_the_process_is_printed(monkeypatch, capsys) -> None:
+    _ends_with(SystemExit("the plugin needs a key"), monkeypatch)
+    assert main.guarded(["train"]) == 1
+    assert capsys.readouterr().err == "the plugin needs a key\n"
 
 
 def test_unknown_verb_names_the_nearest(run) -> None:

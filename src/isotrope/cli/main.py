@@ -176,7 +176,7 @@ def guarded(arguments: Sequence[str]) -> int:
         except (MemoryError, RuntimeError, ImportError) as error:
             if not memory_is_full(error):
                 raise
-            return _print_error(_advice_on_memory(arguments[0], error))
+            return _print_error(_advice_on_memory(arguments[0] if arguments else "", error))
         except OSError as error:
             # such as a name that is too long or a full disk: not a bug, so no traceback
             place = f"{error.filename}: " if error.filename else ""
@@ -218,8 +218,12 @@ def _run_with_legible_output(arguments: Sequence[str], stack: ExitStack) -> int:
         try:
             with needs_extra():
                 code = _dispatch(arguments, stack)
-        except SystemExit as stop:  # of --help and --version
-            code = cast("int", stop.code or 0)
+        except SystemExit as stop:  # of --help and --version; a plugin may exit with a text
+            if isinstance(stop.code, str):
+                print(stop.code, file=sys.stderr)
+                code = 1
+            else:
+                code = stop.code or 0
         sys.stdout.flush()
     return code
 
