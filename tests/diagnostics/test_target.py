@@ -14,7 +14,6 @@ from isotrope.core import progress
 from isotrope.core.errors import InputError
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.views import unit
-from isotrope.diagnostics import probe
 from isotrope.diagnostics import target as subject
 from isotrope.diagnostics.doctor import diagnose
 from isotrope.diagnostics.probe import ROWS, embed_views, probe_texts, read_texts, texts_of
@@ -174,7 +173,7 @@ def test_a_prompt_before_every_text_is_probed(
     model = SentenceEncoder.load(tmp_path / "model")
     texts = texts_of([(text,) for text in TEXTS[:9]], views="dropout", name="texts")
     monkeypatch.setattr(progress, "LINES", 0.0)
-    monkeypatch.setattr(probe, "_PIECE", 4)
+    monkeypatch.setattr("isotrope.encoders.sentence._PIECE", 4)
     with progress.showing(show=True):
         _, plain = embed_views(model, texts)
     assert "embed first view with " in (printed := capsys.readouterr().err)

@@ -198,7 +198,7 @@ def test_a_long_dev_score_shows_how_far_it_is(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("isotrope.core.progress.LINES", 0.0)
-    monkeypatch.setattr("isotrope.training.held_out_losses._CHUNK", 8)
+    monkeypatch.setattr("isotrope.encoders.sentence._PIECE", 8)
     fit(**{**quick, "progress": asked, "dev": "auto", "max_steps": 1})
     told = capsys.readouterr().err
     for what in ("queries and documents", "general sentences", "held-out and trained records"):

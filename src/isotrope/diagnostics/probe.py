@@ -21,7 +21,6 @@ from torch import Tensor, nn
 
 from isotrope.core.autograd import modes_kept, seeded
 from isotrope.core.errors import InputError
-from isotrope.core.progress import bar
 from isotrope.core.views import Views
 from isotrope.data.sources import read
 from isotrope.data.text.copies import near_copies
@@ -41,7 +40,7 @@ ROWS = 256
 """Number of embedded inputs; the standard error of a share is then about three percent."""
 
 _READ = 20_000  # records that the samples are drawn from
-_PIECE = 64  # texts or pictures of one forward pass
+_PIECE = 64  # pictures of one forward pass
 _SEED = 0
 
 _QUANTILES = (0.05, 0.5, 0.95)
@@ -213,13 +212,7 @@ def probe_images(
 
 
 def _embedded(encoder: SentenceEncoder, ids: Sequence[Sequence[int]], what: str) -> Tensor:
-    pieces = []
-    with bar(len(ids), f"embed {what} with {Path(encoder.name).name}", "texts") as advance:
-        for start in range(0, len(ids), _PIECE):
-            piece = encoder.of_tokens(ids[start : start + _PIECE]).float().cpu()
-            pieces.append(piece)
-            advance(len(piece))
-    return torch.cat(pieces)
+    return encoder.in_pieces(ids, f"embed {what} with {Path(encoder.name).name}").cpu()
 
 
 def measure_plain(embeddings: Tensor) -> dict[str, float | None]:

@@ -40,6 +40,7 @@ DOCUMENTS = ("document", "passage", "corpus")
 """Names of prompts for documents. The first prompt that is not empty counts."""
 
 _SWITCH = threading.Lock()  # held while the mode of an encoder is changed
+_PIECE = 64  # texts of one forward pass of in_pieces
 _SAME = 1 - 1e-4  # least cosine of the embeddings of one text without and with padding
 _NEAR = 0.75  # least length of a text in a batch of encode, as a share of the longest: less padding
 
@@ -300,6 +301,15 @@ class SentenceEncoder(nn.Module):
         """Return the embeddings (n x d) of n rows of token ids with any lengths."""
         embeddings: Tensor = self(**{k: v.to(self.device) for k, v in self.pad(rows).items()})
         return embeddings
+
+    def in_pieces(self, rows: Sequence[Sequence[int] | np.ndarray], what: str) -> Tensor:
+        """Return the embeddings of token ids (n x d, float32); a bar called ``what`` is shown."""
+        pieces = list[Tensor]()
+        with bar(len(rows), what, "texts") as advance:
+            for start in range(0, len(rows), _PIECE):
+                pieces.append(self.of_tokens(rows[start : start + _PIECE]).float())
+                advance(len(pieces[-1]))
+        return torch.cat(pieces)
 
     @torch.no_grad()
     def with_dropout(

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from isotrope.core.autograd import modes_kept, seeded
-from isotrope.core.progress import bar
 from isotrope.core.rounding import exact
 from isotrope.data.text.repeats import group_mark, hash64, joined_groups
 from isotrope.data.text.tokens import TokenStore
@@ -25,7 +24,6 @@ from isotrope.training.text_module import TextModule
 MOST_HELD_OUT = 512
 """Largest number of held-out records whose losses are measured."""
 _TEMPERATURE = 0.05
-_CHUNK = 64  # texts embedded at once
 Tokens = Sequence[Sequence[int] | NDArray[Any]]
 """Token ids of some texts."""
 Places = NDArray[np.int64]
@@ -140,13 +138,6 @@ def _views(encoder: SentenceEncoder, head: nn.Module, rows: TokenRows, seed: int
     network = nn.ModuleList([encoder, head])
     with modes_kept(network), torch.no_grad(), seeded(seed, encoder.device):
         network.train()
-        return [exact(head(_embedded(encoder, side))) for side in (rows.anchors, rows.positives)]
-
-
-def _embedded(encoder: SentenceEncoder, side: Tokens) -> Tensor:
-    parts = list[Tensor]()
-    with bar(len(side), "embed held-out and trained records", "texts") as done:
-        for first in range(0, len(side), _CHUNK):
-            parts.append(encoder.of_tokens(side[first : first + _CHUNK]))
-            done(len(parts[-1]))
-    return torch.cat(parts).float()
+        what = "embed held-out and trained records"
+        sides = (encoder.in_pieces(side, what) for side in (rows.anchors, rows.positives))
+        return [exact(head(embeddings)) for embeddings in sides]
