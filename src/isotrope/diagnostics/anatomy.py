@@ -324,7 +324,6 @@ class Anatomy:
         step: int | None = None,
         *,
         epoch: float | None = None,
-        loss: float | None = None,
         learning_rate: float | None = None,
         gradient_norm: float | None = None,
         dev: float | None = None,
@@ -338,7 +337,7 @@ class Anatomy:
         if step is None and not self.rows:
             raise ValueError("pass step=NUMBER to note(): the log has no row yet")
         row = self.rows[-1] if step is None else self._row(step)
-        numbers = {"epoch": epoch, "loss": loss, "dev": dev}
+        numbers = {"epoch": epoch, "dev": dev}
         numbers |= {"learning_rate": learning_rate, "gradient_norm": gradient_norm}
         row.update({name: value for name, value in numbers.items() if value is not None})
 
