@@ -148,10 +148,7 @@ class Paradigm(
         return vectors_masked(first, other)  # the code of the modified objectives
 
     def _direction(self, pairs: Pairs) -> Terms:
-        """Return the components of one direction, as in the paper.
-
-        They are the whole gradient of an edited objective: a residual of the parent is left out.
-        """
+        """Return one direction's components, as in the paper; a parent's residual is left out."""
         inherited: Any = None  # not used if no component is missing
         if self.parent is not None and None in (self.dissipation, self.weight, self.ratio):
             inherited = self.parent.components(pairs)

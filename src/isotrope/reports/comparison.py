@@ -264,10 +264,7 @@ def _digits(runs: Sequence[Run], key: str) -> int:
 
 
 def _cell(run: Run, key: str, digits: int, mark: str, best: float | None) -> ComparisonCell:
-    """Return a cell of a run with a ``mark`` of its dev data.
-
-    ``best`` is the highest score; None if there are no scores that can be compared.
-    """
+    """Return a cell; ``best`` is the highest score, None if the scores cannot be compared."""
     if (value := run.metric(key)) is None:
         return ComparisonCell("\N{EN DASH}", _why_missing(run, key))
     is_saved, start = key == run.saved, run.metric("dev_start")

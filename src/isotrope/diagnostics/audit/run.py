@@ -50,15 +50,12 @@ def checked_objective(
         objective = registry.build(objective, settings)
     elif settings:
         raise InputError("give the objective by its name, or leave out objective_settings")
-    if not objective.has_terms:
+    if not (objective.has_terms and objective.pairwise):
+        why = "compares coordinates, not rows, so rows do not push each other"
+        if not objective.has_terms:
+            why = "has no gradient components, which an audit measures"
         raise InputError(
-            f"audit with another objective, for example infonce: {objective.name} has no gradient "
-            "components, which an audit measures"
-        )
-    if not objective.pairwise:
-        raise InputError(
-            f"audit with another objective, for example infonce: {objective.name} compares "
-            "coordinates, not rows, so rows do not push each other"
+            f"audit with another objective, for example infonce: {objective.name} {why}"
         )
     try:
         objective.terms(torch.eye(4), torch.eye(4))
