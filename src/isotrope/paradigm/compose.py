@@ -57,7 +57,7 @@ class Paradigm(
         dissipation: The part that computes GD, also in short form. None: the parent's GD, or 1.
         weight: The part that computes W, also in short form. None: the parent's W, or ``softmax``.
         ratio: The part that computes R, its short form or a number. None: the parent's R, or 1.
-        parent: Objective that supplies the components for which there is no part; None for none.
+        parent: Objective that supplies the components for which there is no part, or None.
         variant: ``paper`` follows the equation; ``released`` follows the authors' code (see above).
 
     Example:

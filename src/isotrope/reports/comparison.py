@@ -264,7 +264,7 @@ def _digits(runs: Sequence[Run], key: str) -> int:
 
 
 def _cell(run: Run, key: str, digits: int, mark: str, best: float | None) -> ComparisonCell:
-    """Return a cell; ``best`` is the highest score, None if the scores cannot be compared."""
+    """Return a cell with a ``mark`` of the dev data; ``best`` is the highest of several scores."""
     if (value := run.metric(key)) is None:
         return ComparisonCell("\N{EN DASH}", _why_missing(run, key))
     is_saved, start = key == run.saved, run.metric("dev_start")
