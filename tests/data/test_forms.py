@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import shlex
 import subprocess
 from collections.abc import Callable
@@ -903,3 +904,69 @@ def test_a_text_that_is_the_name_of_a_folder(
     assert not is_in_memory(["oaks"])
     with pytest.raises(InputError, match="'oaks' names a file, but 'elms' does not"):
         is_in_memory(["oaks", "elms"])
+
+
+RENAMED = [
+    ("text,label=intent", "text,intent", "labelled texts"),
+    ("TEXT=request,Label=intent", "request,intent,label", "labelled texts"),
+    ("text=2,label=1", "intent,request", "labelled texts"),
+    ("anchor=frage,positive=antwort", "score,antwort,frage", "pairs"),
+    ("sentence1=a,sentence2=b,score=sterne", "a,b,sterne", "scored pairs"),
+    ("question=a,answers=b,hard_negative_1=c", "a,b,c", "pairs"),
+    ("text=frage", "frage,label", "texts"),
+]
+
+
+@pytest.mark.parametrize(("columns", "header", "kind"), RENAMED)
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl", ""])
+def test_a_column_is_read_under_another_name(
+    columns: str, header: str, kind: str, suffix: str, tmp_path: Path
+) -> None:
+    """It is read as a file whose header has the other names, and no other columns."""
+    names = header.split(",")
+    rows = [{name: str(i % 3 + len(name)) for name in names} for i in range(40)]
+    file = tmp_path / f"a{suffix}"
+    if suffix == ".jsonl":
+        file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    elif suffix:
+        lines = [names, *(list(row.values()) for row in rows)]
+        lines = lines[1:] if suffix == ".tsv" and "text=2" in columns else lines  # without a header
+        file.write_text("".join(f"{(',', chr(9))[suffix == '.tsv'].join(a)}\n" for a in lines))
+    reading = read([file] if suffix else rows, columns=columns.split(","), scored=True)
+    found = [(*record.texts, record.group, *record.scores) for record in reading]
+    own = {(pair := each.partition("="))[0]: pair[2] or each for each in columns.split(",")}
+    own = {name: names[int(of) - 1] if of.isdecimal() else of for name, of in own.items()}
+    expected = read([{name: row[of] for name, of in own.items()} for row in rows], scored=True)
+    assert found == [(*r.texts, r.group, *r.scores) for r in expected]
+    assert reading.kind == expected.kind == kind
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv"])
+def test_a_column_whose_name_has_an_equals_sign_is_not_renamed(suffix: str, tmp_path: Path) -> None:
+    file, mark = tmp_path / f"a{suffix}", ",\t"[suffix == ".tsv"]
+    file.write_text(f"c{mark}a=b{mark}b\n" + f"x{mark}y{mark}z\n" * 3)
+    assert records(read([file], columns=["c", "a=b"])) == [("x", "y")] * 3
+
+
+def test_new_names_of_columns_must_have_a_meaning(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("text,intent,premise\n" + "a b,c d,e\n" * 3)
+    refused = {
+        "text,lable=intent": "unknown NAME 'lable' (did you mean 'label'?); known: text, ",
+        "intent,label=premise": "unknown NAME 'intent'",
+        "text,label=intend": "no column 'intend' (did you mean 'intent'?)",
+        "text=premise,text": "two are called 'text'",
+        "anchor=text,label=intent": "no column has a usual name",
+        "premise,hypothesis=text,label=intent": "keep only the rows labelled entailment",
+    }
+    for columns, problem in refused.items():
+        with pytest.raises(InputError, match=re.escape(problem)):
+            list(read([file], columns=columns.split(",")))
+
+
+def test_a_repeated_header_of_renamed_columns_is_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("request,intent\na b,x\nc d,x\nrequest,intent\ne f,x\n")
+    reading = read([file], columns=["text=request", "label=intent"], paired=False)
+    assert records(reading) == [("a b",), ("c d",), ("e f",)]
+    assert [*reading.left] == ["a repeated header"]

@@ -83,6 +83,37 @@ class Table:
         words = {str(v) for v in values if number(v) is None and not isinstance(v, list)}
         return bool(values) and len(words) <= 5 and all(len(word.split()) == 1 for word in words)
 
+    def chosen(self, names: Sequence[str]) -> list[str]:
+        """Return the columns that were chosen by name, by number or as ``NAME=COLUMN``."""
+        columns = [source_of(name, self.columns) for name in names]
+        if self.titled and not {*columns} & {*self.columns}:  # perhaps numbers of columns
+            numbers = [int(each) for each in columns if each.isdecimal()]
+            if len(numbers) == len(columns) and all(0 < n <= len(self.columns) for n in numbers):
+                return [self.columns[n - 1] for n in numbers]
+        return columns
+
+    def proposal(self, choose: int) -> str:
+        """Return a sentence that proposes at most ``choose`` columns, those with most words."""
+
+        def is_text(cells: Sequence[object]) -> bool:
+            return bool(cells) and all(isinstance(c, str) and number(c) is None for c in cells)
+
+        names = [name for name in self.columns if is_text(self.values(name)) and "," not in name]
+        if not names:
+            return "give a table with a column of text, because no column of this table holds text"
+        first = "if the first line is data, put a header above it, or else " if self.how else ""
+        words = {name: " ".join(map(str, self.values(name))) for name in names}
+        # texts of Chinese or Japanese have few spaces, but many characters
+        long = sorted(names, key=lambda n: (-len(words[n].split()), -len(words[n])))[:choose]
+        chosen = f"choose columns by name: `--columns {','.join(sorted(long, key=names.index))}`"
+        usual = "name the columns text, or anchor and positive, or sentence1, sentence2 and score"
+        return f"{first}{chosen if choose else usual}"
+
+
+def source_of(name: str, columns: Sequence[str]) -> str:
+    """Return the COLUMN of ``NAME=COLUMN``, unless a column has this whole name."""
+    return name if name in columns else name.partition("=")[2] or name
+
 
 def missing(value: object) -> bool:
     """Return whether a cell has no value: None, NaN, or the NA and NaT of pandas."""

@@ -14,6 +14,8 @@ texts. Whole numbers that all differ are ids, or answers if they follow a text i
 | labelled texts | ``text, label`` |
 | single texts | ``text`` or ``sentence``, or the only column |
 
+``NAME=COLUMN`` in ``--columns`` reads a column as if the header called it NAME.
+
 A row with several positives becomes one record for each positive. A labelled text is paired with
 another text of the same label, and the label becomes the group of the pair. Rows without a text are
 skipped. ``str(reading)`` of a :class:`Reading` tells what was read and how many rows were skipped.
@@ -30,7 +32,7 @@ from itertools import chain, compress
 from pathlib import Path
 from typing import NamedTuple
 
-from isotrope.core.errors import InputError, place
+from isotrope.core.errors import InputError, place, unknown
 from isotrope.core.legible import counted, shortened
 from isotrope.data.lines import visible
 from isotrope.data.rows import Table, are_answers, are_ids, cell_scores, cell_texts, mark, number
@@ -62,10 +64,13 @@ _JUDGED = ("labels", "scores", "gold_label", "relevance", "relevance_label", "ta
 _LABEL = ("label", "labels", "label_text")
 _AS_GROUPS = " (add `--groups label` to a training that should not push equal labels apart)"
 _NEGATIVE = r"(hard_?)?neg(ative)?(_passage|_document|_doc|_answer|_text)?"
+_NEGATIVES = re.compile(rf"{_NEGATIVE}(s|_?\d+|_scores)?|pos_scores")
 EMPTY = "an empty text"
 """A reason for skipping a row."""
+NAMES = (*dict.fromkeys([*TEXT, *_LABEL, *chain(*PAIRS), *_SCORE, *_JUDGED]),)
+"""Names of columns that decide how a table is read."""
 HEADER = frozenset(
-    {*(name for names in PAIRS for name in names), *TEXT, *_SCORE, *_JUDGED, *_LABEL}
+    {*NAMES}
     | {"id", "idx", "index", "title", "body", "category", "class", "review", "hard_negative"}
     | {"sentiment", "topic", "group", "query_id", "neg_scores", "pos_scores", "negative_passage"}
     | {f"negative_{i}" for i in range(64)}
@@ -106,6 +111,7 @@ class Form:
         scores: Columns of scores; an empty tuple if there are none.
         group: Column of groups or labels; an empty text if there is none.
         id: Column of ids; an empty text if there is none or ids are not read.
+        names: Names by which the other columns were recognised; empty if they were not by name.
     """
 
     kind: str
@@ -113,6 +119,7 @@ class Form:
     scores: tuple[str, ...] = ()
     group: str = ""
     id: str = ""
+    names: tuple[str, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -126,11 +133,31 @@ def form_of(table: Table, columns: Sequence[str], groups: str | None, choose: in
     An error message proposes at most ``choose`` columns for ``--columns``.
     """
     group = groups or ""
-    columns = _chosen(table, columns, group)
-    if columns:
+    names, columns = _chosen(table, columns, group)
+    if columns and not names:
         return Form("texts" if len(columns) == 1 else "pairs", tuple(columns), group=group)
-    if not table.titled:
+    if not columns and not table.titled:
         return _untitled(table)
+    own, named = dict(zip(names, columns, strict=False)), table
+    if names:
+        more = [group] if group and own.get(group) != group else []
+        named = Table(
+            table.place,
+            (*names, *more),
+            lambda them: table.cells([own.get(name, name) for name in them]),
+        )
+    if (form := _by_name(named, group)) is None:
+        raise InputError(
+            f"{place(table.place)}: {table.proposal(choose)}; no column has a usual name, such as "
+            f"text or anchor (columns: {', '.join(map(repr, named.columns))[:200] or 'none'})"
+        )
+    texts, scores = ([own.get(name, name) for name in part] for part in (form.texts, form.scores))
+    label = own.get(form.group, form.group)
+    return Form(form.kind, (*texts,), (*scores,), label, names=form.columns)
+
+
+def _by_name(table: Table, group: str) -> Form | None:
+    """Return the form of a table by the names of its columns; None if they are not usual."""
     if twice := [name for name, count in Counter(table.columns).items() if count > 1]:
         raise InputError(f"{place(table.place)}: rename a column; two are called {twice[0]!r}")
     names = {name.lower(): name for name in reversed(table.columns) if name != group}
@@ -141,29 +168,32 @@ def form_of(table: Table, columns: Sequence[str], groups: str | None, choose: in
         if label and not group:
             return Form("labelled texts", (texts[0],), group=label)
         return Form("texts", (texts[0],), group=group)
-    if len(names) == 1:
-        return Form("texts", tuple(names.values()), group=group)
-    raise InputError(
-        f"{place(table.place)}: {_proposal(table, choose)}; no column has a usual name, such as "
-        f"text or anchor (columns: {', '.join(map(repr, table.columns))[:200] or 'none'})"
-    )
+    return Form("texts", tuple(names.values()), group=group) if len(names) == 1 else None
 
 
-def _chosen(table: Table, columns: Sequence[str], group: str) -> Sequence[str]:
-    """Return the names of the chosen columns; raise an error if the table does not have them."""
-    if table.titled and not {*columns} & {*table.columns}:  # perhaps numbers of columns
-        numbers = [int(each) for each in columns if each.isdecimal()]
-        if len(numbers) == len(columns) and all(0 < n <= len(table.columns) for n in numbers):
-            columns = [table.columns[n - 1] for n in numbers]
-    if chosen := [*columns, *([group] if group else [])]:
-        if not table.titled and not {*chosen} <= {*filter(str.isdigit, table.columns)}:
-            flag = f"`--columns {','.join(columns)}`" if columns else f"`--groups {group}`"
+def _chosen(table: Table, chosen: Sequence[str], group: str) -> tuple[list[str], list[str]]:
+    """Return the new names of the chosen columns, if there are any, and the columns.
+
+    Raises an error if the table does not have these columns, or if a new name has no meaning.
+    """
+    columns = table.chosen(chosen)
+    names = [each if each in table.columns else each.partition("=")[0] for each in chosen]
+    names = names if names != [*chosen] else []
+    for name in names:
+        low = name.lower()
+        if not {low, low.removesuffix("s")} & {*NAMES} and not _NEGATIVES.fullmatch(low):
+            raise InputError(
+                unknown(f"{place(table.place)}: write NAME=COLUMN; unknown NAME", name, NAMES)
+            )
+    if checked := [*columns, *([group] if group else [])]:
+        if not table.titled and not {*checked} <= {*filter(str.isdigit, table.columns)}:
+            flag = f"`--columns {','.join(chosen)}`" if columns else f"`--groups {group}`"
             raise InputError(
                 f"{place(table.place)}: choose columns by number (`--columns 1`), or add a header "
                 f"with names; the columns have no names, so {flag} matches none of them"
             )
-        table.rows(chosen)
-    return columns
+        table.rows(checked)
+    return names, columns
 
 
 def _pairs(table: Table, names: Mapping[str, str]) -> Form | None:
@@ -210,24 +240,6 @@ def _untitled(table: Table) -> Form:
         return Form("pairs", table.columns)
     label = scores[0] if len(scores) == 1 else ""
     return Form("labelled texts" if label else "texts", texts, group=label)
-
-
-def _proposal(table: Table, choose: int) -> str:
-    """Return a sentence that proposes the columns with most words in the first rows."""
-
-    def is_text(cells: Sequence[object]) -> bool:
-        return bool(cells) and all(isinstance(c, str) and number(c) is None for c in cells)
-
-    names = [name for name in table.columns if is_text(table.values(name)) and "," not in name]
-    if not names:
-        return "give a table with a column of text, because no column of this table holds text"
-    first = "if the first line is data, put a header above it, or else " if table.how else ""
-    words = {name: " ".join(map(str, table.values(name))) for name in names}
-    # texts of Chinese or Japanese have few spaces, but many characters
-    long = sorted(names, key=lambda n: (-len(words[n].split()), -len(words[n])))[:choose]
-    chosen = f"choose columns by name: `--columns {','.join(sorted(long, key=names.index))}`"
-    usual = "name the columns text, or anchor and positive, or sentence1, sentence2 and score"
-    return f"{first}{chosen if choose else usual}"
 
 
 @dataclass
@@ -320,7 +332,7 @@ class Reading:
         form = form_of(table, self.columns, self.groups, self.choose)
         if self.ids and table.titled:
             form = replace(form, id=next((n for n in ("_id", "id") if n in table.columns), ""))
-        used = [name.lower() for name in form.columns]
+        used = [name.lower() for name in form.names or form.columns]
         classes = used == ["premise", "hypothesis", "label"] or "gold_label" in used
         if form.kind != "scored pairs" or (self.scored and not classes):
             return form
@@ -399,7 +411,8 @@ class Reading:
             parts.append(f"not read: {', '.join(name + hints.get(name, '') for name in unread)}")
         if self.left:
             parts.append(f"left out: {self.left_out}")
-        names, usual = {*map(str.lower, table.columns)}, HEADER.union(map(str.lower, self.columns))
+        chosen = {part for c in self.columns for part in (c.lower(), c.lower().partition("=")[2])}
+        names, usual = {*map(str.lower, table.columns)}, HEADER | chosen
         if table.titled and table.how and names.isdisjoint(usual):
             parts.append("the first line is the header; if it is a record, put a header above it")
         if form.kind == "texts" and not table.titled and "\t" in self._opening[0]:
@@ -418,8 +431,10 @@ class Reading:
             least, most = min(self.negatives), max(widths)
             count = f"{most}" if least == most else f"{least} to {most}"
             kind = f"pairs with {count} negative{'s' if count != '1' else ''} each"
-        if table.titled:
-            how = f", columns {', '.join(self.names)}{f' ({table.how})' if table.how else ''}"
+        spelt = {c: f"{n}={c}" for c, n in zip(form.columns, form.names, strict=False) if c != n}
+        names, scores = ([spelt.get(c, c) for c in part] for part in (self.names, form.scores))
+        if table.titled or spelt:
+            how = f", columns {', '.join(names)}{f' ({table.how})' if table.how else ''}"
         else:
             opening = " | ".join(shortened(text, 40) for text in self._opening)
             how = f", {table.how or 'no header'}, first record {opening}"
@@ -427,7 +442,7 @@ class Reading:
             f"read {whose}{f' and {files - 1} more' if files > 1 else ''}: {self.records:,} {kind}",
             f" from {self.rows:,} rows" if self.rows != self.records else "",
             how,
-            f", scores {', '.join(form.scores)}" if form.scores else "",
+            f", scores {', '.join(scores)}" if scores else "",
         ]
         return "; ".join(["".join(parts), *self.not_read])
 

@@ -11,7 +11,7 @@ from typing import Any
 from isotrope.core.documents import LARGEST, parse_json
 from isotrope.core.errors import InputError, RowNumber, nearest, place
 from isotrope.data.lines import MAX_CHARACTERS, lines, quoted
-from isotrope.data.rows import HEAD, Row, Table, numbered
+from isotrope.data.rows import HEAD, Row, Table, numbered, source_of
 
 _SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars", ":": "colons"}
 _SEPARATOR_LINE = re.compile(r'"?[sS][eE][pP]=([,\t;|:])"?[,;]*')  # Excel's, above the header
@@ -66,6 +66,8 @@ def separated(path: Path, suffix: str, wanted: Sequence[str], known: frozenset[s
     if suffix == ".csv":
         named = _SEPARATOR_LINE.fullmatch(head[0]) if head else None
         return _csv(path, named[1], above=1) if named else _csv(path, _separator(head, known))
+    top = [cell.strip(' "') for cell in re.split(r"[,\t;|:]", "".join(head[:1]))]
+    wanted = [source_of(name, top) for name in wanted]
     if any("\t" in text for text in head):
         return _with_tabs(path, [cell.strip() for cell in head[0].split("\t")], wanted, known)
     return _without_tabs(path, head[0] if head else "", wanted, known)
@@ -261,7 +263,7 @@ def objects(
 
     def cells(names: Sequence[str]) -> Iterator[Row]:
         before: Iterable[str] = keys
-        others = {*names} <= {*chosen}
+        others = {*names} <= {source_of(name, columns) for name in chosen}
         for line, value in checked():
             if value and not others and value.keys() != before:
                 before = value.keys()

@@ -104,8 +104,8 @@ class TrainSettings(RunSettings):
     )
     columns: Names = in_data(
         [],
-        "Names or numbers of the columns to read: the text; or the anchor, the positive and hard "
-        "negatives, such as --columns question,answer.",
+        "Names or numbers of the columns to read: a text, or anchor, positive and negatives. "
+        "--columns text,label=intent reads the column intent as label.",
         used=Used(
             lambda mixed: not mixed,
             "name all columns 'anchor' and 'positive', or 'text': some data sets are in memory",
@@ -114,8 +114,8 @@ class TrainSettings(RunSettings):
     )
     groups: str | None = in_data(
         None,
-        "Column with the group of each row. Rows of the same group are not pushed apart. For "
-        "grouped.jsonl of `isotrope audit`, use --groups label.",
+        "Column of groups. Rows of a group are not pushed apart; --columns text,label=COLUMN also "
+        "pulls them together. For grouped.jsonl of `isotrope audit`, use --groups label.",
         coerce_numbers_to_str=True,
         python="str | int | None",
         used=[
