@@ -18,8 +18,9 @@ import pytest
 from isotrope.core.errors import InputError
 from isotrope.core.spelling import as_flag, spelled
 from isotrope.data.lines import open_bytes
+from isotrope.data.rows import Table
 from isotrope.data.schemas import PAIRS, Reading, Record
-from isotrope.data.sources import is_in_memory, read, read_all, write_records
+from isotrope.data.sources import is_in_memory, read, read_all, unread_labels, write_records
 
 ADAPT = Path(__file__).parents[2] / "docs" / "guide" / "adapt.md"
 N = range(4)
@@ -970,3 +971,72 @@ def test_a_repeated_header_of_renamed_columns_is_left_out(tmp_path: Path) -> Non
     reading = read([file], columns=["text=request", "label=intent"], paired=False)
     assert records(reading) == [("a b",), ("c d",), ("e f",)]
     assert [*reading.left] == ["a repeated header"]
+
+
+TOPICS = ("lost card", "late payment", "exchange rate")
+
+
+@pytest.mark.parametrize(
+    ("names", "columns", "groups", "advised"),
+    [
+        ("text,intent", "", None, "text,label=intent"),
+        ("note,text,intent", "", None, "text,label=intent"),
+        ("request,intent", "request,intent", None, "text=request,label=intent"),
+        ("question,answer", "", None, "text=question,label=answer"),
+        ("text,intent", "", "intent", "text,label=intent"),
+        ("text,intent", "text", "intent", "text,label=intent"),
+        ("text,intent", "text", None, None),  # one column was meant
+        ("text,label", "", None, None),
+        ("text,intent", "text,label=intent", None, None),
+        ("text,intent,more", "text,intent,more", None, None),  # with hard negatives
+    ],
+)
+def test_labels_that_are_not_read_as_such_are_named(
+    names: str, columns: str, groups: str | None, advised: str | None
+) -> None:
+    def texts(i: int, last: str) -> list[str]:
+        own = {
+            "note": "a",
+            "label": TOPICS[i % 3],
+            "intent": TOPICS[i % 3],
+            "answer": TOPICS[i % 3],
+        }
+        return [own.get(name, f"words {i}") for name in last.split(",")]
+
+    rows = [dict(zip(names.split(","), texts(i, names), strict=True)) for i in range(30)]
+    reading = read(rows, columns=list(filter(None, columns.split(","))), groups=groups)
+    next(iter(reading))
+    assert re.findall("`--columns (.*)`", unread_labels(reading)) == [advised] * bool(advised)
+    if advised:  # the advice works
+        labelled = read(rows, columns=advised.split(","), paired=False)
+        assert {record.group for record in labelled} == {*TOPICS}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        lambda i: TOPICS[0],
+        lambda i: f"topic {i % 4}",  # too few rows of each
+        lambda i: f"{i % 3}",
+        lambda i: i % 3,
+        lambda i: f"2026-01-0{i % 3 + 1}",
+        lambda i: f"please call us again at {TOPICS[i % 3]}",  # answers of an FAQ
+        lambda i: [TOPICS[i % 3]],
+        lambda i: None,
+    ],
+)
+def test_other_columns_are_not_called_labels(value: Callable[[int], object]) -> None:
+    reading = read([{"text": f"words {i}", "other": value(i)} for i in range(30)])
+    next(iter(reading))
+    assert not unread_labels(reading)
+
+
+def test_labels_are_counted_in_the_first_rows_only() -> None:
+    def cells(names: Any) -> Any:
+        for i in range(20_000):
+            assert names == ["text"] or i < 10_000
+            yield i + 1, tuple(f"words {i}" if n == "text" else TOPICS[i % 3] for n in names)
+
+    reading = Reading([Table(Path("a"), ("text", "intent"), cells)])
+    next(iter(reading))
+    assert "(3 values in 10,000 rows)" in unread_labels(reading)

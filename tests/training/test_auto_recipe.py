@@ -735,6 +735,25 @@ def test_answers_of_several_pairs_are_named(
     assert "different second texts" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("recipe", ["auto", "papers"])
+def test_a_column_of_labels_is_named_before_the_settings(
+    recipe: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [(f"{a} {i}", f"about {a.split()[-1]}") for i in range(2) for a, _ in pairs(110)]
+    file = tmp_path / "requests.csv"
+    file.write_text("".join(f"{a},{b}\n" for a, b in [("request", "topic"), *rows]))
+    how: dict[str, Any] = {"recipe": recipe, "columns": ["request", "topic"]}
+    chosen(file, tmp_path / "run", **how)
+    first, *others = capsys.readouterr().err.splitlines()
+    assert "(10 values in 220 rows)" in first
+    assert "columns='text=request,label=topic'" in first
+    assert not [line for line in others if "different second texts" in line]
+    chosen(file, tmp_path / "run", **{**how, "columns": ["text=request", "label=topic"]})
+    said = capsys.readouterr().err
+    assert "label=topic" not in said
+    assert ("220 labelled texts" in said) == (recipe == "auto")
+
+
 def test_few_first_texts_are_neither_all_held_out_nor_called_few_records(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -744,7 +763,8 @@ def test_few_first_texts_are_neither_all_held_out_nor_called_few_records(
         found = chosen(file_of([*rows], tmp_path), tmp_path / "run", seed=seed)
         assert (found.dev, found.holdout) == (None, 0)
     said = capsys.readouterr().err
-    assert "put a line label<TAB>text above them: the pairs have only 3 different" in said
+    assert "(3 values in 330 rows)" in said
+    assert "columns='text=2,label=1'" in said
     assert "the pairs have too few different first texts to hold some out" in said
     one = [("the same", f"answer {i}") for i in range(30)]
     with pytest.raises(InputError, match="all 30 records are in one group"):

@@ -159,6 +159,18 @@ def test_what_is_not_read_of_the_data_is_told(
     assert "not read" not in capsys.readouterr().err
 
 
+def test_labels_of_data_in_memory_are_named_and_can_be_read(
+    options: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"text": text, "intent": f"intent {i % 3}"} for i, text in enumerate(TEXTS)]
+    fit(rows, **{**options, "output": tmp_path / "single"})
+    assert capsys.readouterr().err.count("columns='text,label=intent'") == 1
+    assert "`--columns text,label=intent`" in read_rows(rows).unread_labels  # of an audit
+    outcome = fit(rows, **{**options, "output": tmp_path / "run"}, columns="text,label=intent")
+    assert {row["label"] for row in records(outcome.output)} == {f"intent {i}" for i in range(3)}
+    assert "columns=" not in capsys.readouterr().err
+
+
 def test_a_semicolon_in_a_text_does_not_make_its_line_a_warning(
     options: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,10 +2,11 @@
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from itertools import islice
+from itertools import chain, islice
 from numbers import Real
 from pathlib import Path
 from typing import Any, SupportsInt
@@ -15,6 +16,9 @@ from isotrope.data.lines import MAX_CHARACTERS, quoted
 
 HEAD = 100
 """Number of rows at the beginning of a table that decide how the table is read."""
+
+_COUNTED, _PER_LABEL = 10_000, 10  # rows in which labels are counted; rows for each of them
+_LABEL = re.compile(r"(?=.*[^\W\d_])(?=.{1,50}$)\S+(\s+\S+){0,4}")  # short, with a letter
 
 NUMBER = (Real, Decimal)
 """Types of numbers: those of Python and numpy, and decimals, which tables may hold."""
@@ -82,6 +86,25 @@ class Table:
         values = self.values(name)
         words = {str(v) for v in values if number(v) is None and not isinstance(v, list)}
         return bool(values) and len(words) <= 5 and all(len(word.split()) == 1 for word in words)
+
+    def labels(self, names: Iterable[str]) -> tuple[str, int, int]:
+        """Return the column with most values that repeat as labels do, how many, in how many rows.
+
+        If there is no such column, its name is empty.
+        """
+        most = ("", 1, 0)
+        for name in names:
+            values: Counter[str] = Counter()
+            for cell in chain.from_iterable(row for _, row in islice(self.cells([name]), _COUNTED)):
+                if missing(cell) or ((is_text := isinstance(cell, str)) and not cell.strip()):
+                    continue
+                if not is_text or not _LABEL.fullmatch(cell.strip()):
+                    break
+                values[cell.strip()] += 1
+            else:
+                if most[1] < len(values) <= values.total() / _PER_LABEL:
+                    most = (name, len(values), values.total())
+        return most
 
     def chosen(self, names: Sequence[str]) -> list[str]:
         """Return the columns that were chosen by name, by number or as ``NAME=COLUMN``."""

@@ -19,7 +19,7 @@ from isotrope.core.files import atomic_replace, file_digest, from_home
 from isotrope.core.spelling import brief
 from isotrope.core.trust import check_named
 from isotrope.data.lines import is_folder
-from isotrope.data.schemas import HEADER, Reading
+from isotrope.data.schemas import HEADER, TEXT, Reading
 from isotrope.data.table import (
     SUFFIXES,
     check_kind,
@@ -235,6 +235,25 @@ def read_all(data: object, columns: Sequence[str] = (), groups: str | None = Non
         names = [str(column) for column in columns]
         return Reading([table_of(data, wanted=[*names, groups or ""])], names, groups)
     return read([Path(str(data))], columns=columns, groups=groups)
+
+
+def unread_labels(reading: Reading) -> str:
+    """Return advice on class labels that are not read as such, or on groups of single texts."""
+    form, table = next(iter(reading.forms.items()))
+    if form.kind not in ("texts", "pairs") or len(form.texts) > 2:
+        return ""
+    names = form.texts[table.titled :]  # without a header, labels may be first
+    if form.kind == "texts":
+        names = tuple(n for n in table.columns if n not in form.columns and not reading.columns)
+    label, values, rows = table.labels(name for name in names if "," not in name)
+    why = f"column {label} looks like a class label ({values:,} values in {rows:,} rows): to train"
+    why += " with it, use"
+    if form.kind == "texts" and form.group:
+        label = form.group
+        why = "texts of a group are not pushed apart; to pull them together, replace `--groups` by"
+    (text,) = [text for text in form.texts if text != label][:1] or [label]
+    text = text if text.lower() in TEXT else f"text={text}"
+    return f"{why} `--columns {text},label={label}`" if label else ""
 
 
 def named_split(path: Path, folder: Path) -> str | None:

@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from isotrope.core.progress import showing
-from isotrope.core.run_folder import RunFolder
-from isotrope.core.spelling import named
+from isotrope.core.run_folder import IN_MEMORY, RunFolder
+from isotrope.core.spelling import named, spell
+from isotrope.data.sources import unread_labels
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.retrieval import own_prompts
 from isotrope.training.early_checks import (
@@ -36,7 +37,6 @@ from isotrope.training.recipe_facts import (
     ANSWERS,
     BATCH,
     CHANCE,
-    LABELS,
     TEMPERATURE,
     Facts,
     facts_of,
@@ -82,6 +82,9 @@ def with_recipe(
     planned = recipe_applies(settings)
     settings.check_used(warn, planned=planned)
     settings = _with_loss(settings, planned=planned)
+    is_shown = lines or settings.progress
+    if is_shown and not RunFolder(settings.output).config.is_file():
+        _name_labels(settings)
     if not planned:
         if settings.recipe == "auto" and not {"learning_rate", "epochs"} & given:
             warn(
@@ -94,7 +97,6 @@ def with_recipe(
     if not chosen_later(settings) or RunFolder(settings.output).config.is_file():
         return settings, None  # a resumed run keeps its own
     encoder = encoder_of(settings)
-    is_shown = lines or settings.progress
     say = warn if is_shown else lambda line: None
     say("choosing settings: reading the data, and measuring the encoder on a part of it")
     with showing(show=is_shown):
@@ -147,6 +149,17 @@ def _with_loss(settings: TrainSettings, *, planned: bool) -> TrainSettings:
     return settings.model_copy(update={"loss": OF_SCORES[0]})
 
 
+def _name_labels(settings: TrainSettings) -> None:
+    """Print how to train with class labels that are not read as such."""
+    files, is_one = settings.inputs, len(settings.datasets) == 1
+    is_read_here = settings.views == "auto" and settings.streaming is None
+    if not is_one or not is_read_here or any(IN_MEMORY in file for file in files):
+        return
+    next(iter(reading := reading_of(settings, files)))
+    if labels := unread_labels(reading):
+        warn(spell(labels))
+
+
 def _explained(facts: Facts, made: Sequence[Choice], settings: TrainSettings) -> Iterator[str]:
     """Yield a line on the data, then a line for each reason with the flags that it explains."""
     kinds = {1: "single texts", 2: "pairs", 3: "pairs with hard negatives"}
@@ -158,8 +171,6 @@ def _explained(facts: Facts, made: Sequence[Choice], settings: TrainSettings) ->
     chose = "--recipe auto chose these settings (SimCSE's: --recipe papers)"
     first, different = "the first " * facts.more, "different " * bool(facts.repeated)
     yield f"{chose} for {first}{facts.records:,} {different}{kind}{linked}:"
-    if start.labels:
-        yield f"  {LABELS}: the pairs have only {start.labels:,} different first texts"
     chosen = {choice.name: choice.value for choice in made}
     if start.answers and chosen.get("learning_rate", 0) > 1e-4 and chosen.get("epochs", 0) > 3:
         yield f"  {ANSWERS.format(start.answers)}"

@@ -14,7 +14,8 @@ from isotrope.core.distributed import of_first, process_group
 from isotrope.core.errors import InputError
 from isotrope.core.lock import exclusive_lock, is_effectively_empty
 from isotrope.core.run_folder import IN_MEMORY
-from isotrope.data.sources import is_in_memory, named_datasets, write_records
+from isotrope.core.spelling import spell
+from isotrope.data.sources import is_in_memory, named_datasets, unread_labels, write_records
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 from isotrope.training.early_checks import takes_scores
@@ -162,6 +163,8 @@ def _written(files: Mapping[Path, object], settings: TrainSettings, output: Path
                     wrote.append(file)
                     if reading.not_read:
                         print(reading, file=sys.stderr)
+                    if settings.views == "auto" and (labels := unread_labels(reading)):
+                        print(spell(labels), file=sys.stderr)
 
     try:
         of_first(write)

@@ -12,6 +12,7 @@ import torch
 from isotrope.core.errors import InputError
 from isotrope.core.progress import bar, showing
 from isotrope.data.schemas import Record
+from isotrope.data.sources import unread_labels
 from isotrope.data.text.repeats import group_mark, hash64, joined_groups, near_identical
 from isotrope.data.text.views import FEWEST, ONE_GROUP, Former, Views
 from isotrope.encoders.sentence import SentenceEncoder
@@ -34,8 +35,6 @@ CHANCE = {
     f"similar, which is chance level. Do high scores mean a large distance, are rows {_OR}",
 }
 """Message on data at chance level, by the kind of rows."""
-LABELS = "if the first texts are labels, put a line label<TAB>text above them"
-"""Message on pairs with few different first texts."""
 ANSWERS = (
     "the pairs have only {:,} different second texts. If your search will find other texts than "
     "these, use --learning-rate 1e-4 --epochs 3, which learns less by heart"
@@ -46,7 +45,6 @@ _EMBEDDED = 320  # pairs that are embedded before training, for their loss: five
 _TIMED = 16  # records whose forward and backward pass is timed
 _MEASURING = 0.05  # share of --minutes after which no further batch or pass is measured
 _RECORDS = 1_000_000  # records that are read to choose settings
-_PER_LABEL = 10  # pairs for each different first text from which first texts may be labels
 _PER_ANSWER = 2  # pairs for each different second text from which these are learnt by heart
 
 
@@ -58,7 +56,6 @@ class PairFacts:
     loss: float | None = None  # InfoNCE, scaled to batches of BATCH; None if it was not measured.
     # The positive of a single text is the same text with another dropout mask
     chance: bool = False  # whether similarities do not show which texts belong together
-    labels: int = 0  # number of different first texts, if these may be labels; otherwise 0
     answers: int = 0  # number of different second texts, if each has several pairs; otherwise 0
 
 
@@ -119,10 +116,7 @@ def facts_of(encoder: SentenceEncoder, settings: TrainSettings) -> Facts:
         start = PairFacts(loss=_loss_of_texts([record.texts[0] for record in records], untrained))
     else:
         start = _pair_facts(pairs, reading.kind, untrained)
-        firsts = len({first for first, *_ in pairs})
-        if reading.names == ["1", "2"] and _PER_LABEL * firsts <= len(pairs):
-            start = replace(start, labels=firsts)
-        answers = len({second for _, second, *_ in pairs})
+        answers = len({second for _, second, *_ in pairs}) * (not unread_labels(reading))
         if reading.kind == "pairs" and _PER_ANSWER * answers <= len(pairs):
             start = replace(start, answers=answers)
     split = _split(settings, records, len(pairs), start, reading.kind)
@@ -272,9 +266,8 @@ def _split(
     enough = len(usable(held, views)) >= LEAST and (share * able >= FEWEST or not is_free)
     lacks = _lack(able, pairs, share * able, views)
     if is_free and start.chance and not enough:
-        labels = f"{LABELS}; if not, " if start.labels else ""
         raise InputError(
-            f"{labels}{CHANCE[kind]} A training may do harm, and {lacks} to hold some out and "
+            f"{CHANCE[kind]} A training may do harm, and {lacks} to hold some out and "
             "find out. To train anyway, use `--holdout 0`"
         )
     # labelled texts are held out one by one, before they form pairs

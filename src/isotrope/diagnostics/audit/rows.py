@@ -11,7 +11,7 @@ between them. As in training, adjacent texts and large sets of pairs are not lin
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice, product
 
 import numpy as np
@@ -23,7 +23,7 @@ from isotrope.core.errors import InputError, place
 from isotrope.core.progress import embedding
 from isotrope.core.views import Views
 from isotrope.data.schemas import EMPTY, Reading
-from isotrope.data.sources import files_of, is_in_memory, read_all
+from isotrope.data.sources import files_of, is_in_memory, read_all, unread_labels
 from isotrope.data.text.batches import unseen
 from isotrope.data.text.repeats import (
     group_mark,
@@ -52,6 +52,7 @@ class PairedRows:
         marks: Hashes of anchors and positives, uint64 (n x 1 for single texts, or n x 2).
             Near-identical texts have the same hash.
         grouped: Hash of each record's group, uint64 (n). Without a group, the anchor is hashed.
+        unread_labels: Advice on class labels that are not read as such; may be empty.
     """
 
     texts: Sequence[tuple[str, ...]]
@@ -62,6 +63,7 @@ class PairedRows:
     left_out: str
     marks: NDArray[np.uint64]
     grouped: NDArray[np.uint64]
+    unread_labels: str = ""
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -191,7 +193,8 @@ def read_rows(
                 f"give one file, such as {place(data)}: an audit numbers the rows of one file, and "
                 f"this folder has {len(others)} more (isotrope.audit_images audits pictures)"
             )
-    return pair_rows(read_all(data, columns or (), groups), name=name, views=views)
+    rows = pair_rows(reading := read_all(data, columns or (), groups), name=name, views=views)
+    return replace(rows, unread_labels=unread_labels(reading) if views == "auto" else "")
 
 
 def pair_rows(

@@ -191,6 +191,8 @@ class TextAudit(Audit):
     def advice(self) -> Iterator[str]:
         """Yield what to change before a training, most important first."""
         found, n = self.found, len(self.rows)
+        if self.rows.unread_labels:
+            yield f"{self.rows.unread_labels}."
         if len(found["apart"]):
             single = "dropout changes such a text more than another text differs from it"
             pair = "the two texts of such a row may not belong together, or be a hard pair to keep"
