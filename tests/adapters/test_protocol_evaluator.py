@@ -38,7 +38,7 @@ def test_scores_are_those_of_evaluate_and_choose_the_best_step(
     pairs: Path, searched: Path, tmp_path: Path
 ) -> None:
     model = scratch()
-    evaluator = ProtocolEvaluator(sts=pairs, retrieval=searched, name="ours")
+    evaluator = ProtocolEvaluator(sts=pairs, retrieval=searched, name="ours", progress=True)
     expected = isotrope.evaluate(model, sts=pairs, retrieval=searched, results=None).metrics
     theirs = trainer(
         model,

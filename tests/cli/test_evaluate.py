@@ -190,7 +190,7 @@ def test_a_table_of_queries_with_labels(run, models, tmp_path) -> None:
         written = list(csv.DictReader(handle))
     for model in models:
         for i, row in enumerate(written, start=20):
-            assert (row["label"], len(json.loads(row["answers"]))) == (str(i % 3), 7 - (i % 3 == 2))
+            assert (row["label"], row.get("answers")) == (str(i % 3), None)
             assert (row[f"first_label: {model}"] == row["label"]) == (row[f"rank: {model}"] == "1")
     knn = run(
         "evaluate", models[0], "--labels", train, "--columns", "text,label", "--json", "--knn"

@@ -18,8 +18,9 @@ import pytest
 from isotrope.core.errors import InputError
 from isotrope.core.spelling import as_flag, spelled
 from isotrope.data.lines import open_bytes
+from isotrope.data.records import Record
 from isotrope.data.rows import Table
-from isotrope.data.schemas import PAIRS, Reading, Record
+from isotrope.data.schemas import PAIRS, Reading
 from isotrope.data.sources import is_in_memory, read, read_all, unread_labels, write_records
 
 ADAPT = Path(__file__).parents[2] / "docs" / "guide" / "adapt.md"
@@ -1040,3 +1041,27 @@ def test_labels_are_counted_in_the_first_rows_only() -> None:
     reading = Reading([Table(Path("a"), ("text", "intent"), cells)])
     next(iter(reading))
     assert "(3 values in 10,000 rows)" in unread_labels(reading)
+
+
+def test_a_column_that_cannot_be_decoded_is_no_label() -> None:
+    """Decoders of pictures and sound raise errors of their own."""
+
+    def cells(names):
+        if names == ["picture"]:
+            raise OSError("cannot identify image file")
+        return ((line, ("a" if line % 2 else "b",)) for line in range(40))
+
+    table = Table(Path("data"), ("text", "picture", "kind"), cells)
+    assert table.labels(["picture", "kind"]) == ("kind", 2, 40)
+
+
+@pytest.mark.parametrize(("groups", "named"), [("0123456789", False), ("abcdefghij", True)])
+def test_groups_that_are_numbers_are_no_labels(tmp_path: Path, groups: str, named: bool) -> None:
+    """The groups of an audit are numbers."""
+    path = tmp_path / "a.jsonl"
+    rows = [(f"text {i}", groups[i % 10]) for i in range(200)]
+    cells = [{"text": text, "kind": int(g) if g.isdigit() else g} for text, g in rows]
+    path.write_text("".join(json.dumps(row) + "\n" for row in cells))
+    reading = read([path], groups="kind")
+    next(iter(reading))
+    assert ("label=kind" in unread_labels(reading)) == named

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from isotrope.core.errors import InputError, MissingExtra
 from isotrope.data.lines import MAX_CHARACTERS, lines, visible
-from isotrope.data.schemas import Record
+from isotrope.data.records import Record
 from isotrope.data.sources import read
 from isotrope.data.table import SUFFIXES
 

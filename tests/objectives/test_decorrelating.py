@@ -227,6 +227,8 @@ def test_a_weight_of_its_own_replaces_the_whole_push_of_vicreg() -> None:
     a, noise = views()
     edited = Paradigm(parent=VICReg(), weight="softmax:0.05")
     assert edited.terms(a, unit(a + 0.3 * noise)).extra is None
+    kept = Paradigm(parent=VICReg(), dissipation="margin:0.3")
+    assert kept.terms(a, unit(a + 0.3 * noise)).extra is not None
 
 
 def test_vicreg_refuses_raw_float16() -> None:

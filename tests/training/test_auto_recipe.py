@@ -15,7 +15,7 @@ from transformers import AutoTokenizer, T5Config, T5EncoderModel
 from isotrope.core.errors import InputError, NotUsed
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
-from isotrope.data.schemas import Record
+from isotrope.data.records import Record
 from isotrope.data.text.tokens import StoreReport
 from isotrope.data.text.views import FEWEST, Former, held_out_together
 from isotrope.encoders.names import resolve

@@ -16,7 +16,7 @@ from sentence_transformers.sentence_transformer import losses as host_losses
 import isotrope
 from isotrope.core.documents import read_yaml
 from isotrope.core.errors import InputError, SettingError
-from isotrope.data.schemas import Record
+from isotrope.data.records import Record
 from isotrope.data.sources import read
 from isotrope.data.text.store_writer import StoreSettings, build
 from isotrope.data.text.sts_sets import Subset, load_sts_file

@@ -95,15 +95,19 @@ class Table:
         most = ("", 1, 0)
         for name in names:
             values: Counter[str] = Counter()
-            for cell in chain.from_iterable(row for _, row in islice(self.cells([name]), _COUNTED)):
-                if missing(cell) or ((is_text := isinstance(cell, str)) and not cell.strip()):
-                    continue
-                if not is_text or not _LABEL.fullmatch(cell.strip()):
-                    break
-                values[cell.strip()] += 1
-            else:
-                if most[1] < len(values) <= values.total() / _PER_LABEL:
-                    most = (name, len(values), values.total())
+            try:
+                rows = (row for _, row in islice(self.cells([name]), _COUNTED))
+                for cell in chain.from_iterable(rows):
+                    if missing(cell) or (isinstance(cell, str) and not cell.strip()):
+                        continue
+                    if not isinstance(cell, str) or not _LABEL.fullmatch(cell.strip()):
+                        values.clear()
+                        break
+                    values[cell.strip()] += 1
+            except Exception:  # decoders of pictures and sound, which are no labels, raise any
+                values.clear()
+            if most[1] < len(values) <= values.total() / _PER_LABEL:
+                most = (name, len(values), values.total())
         return most
 
     def chosen(self, names: Sequence[str]) -> list[str]:

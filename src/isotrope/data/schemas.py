@@ -30,11 +30,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, compress
 from pathlib import Path
-from typing import NamedTuple
 
 from isotrope.core.errors import InputError, place, unknown
 from isotrope.core.legible import counted, shortened
 from isotrope.data.lines import visible
+from isotrope.data.records import Record, pairs_by_label
 from isotrope.data.rows import Table, are_answers, are_ids, cell_scores, cell_texts, mark, number
 from isotrope.data.table import SUFFIXES, open_table, plain_suffix
 
@@ -76,29 +76,6 @@ HEADER = frozenset(
     | {f"negative_{i}" for i in range(64)}
 )
 """Known column names. A first line with only such names is a header."""
-
-
-class Record(NamedTuple):
-    """A record of a corpus, with its file and line.
-
-    Attributes:
-        texts: Texts of the record: (text,), or (anchor, positive, negatives ...). White space at
-            the ends is removed.
-        path: File of the record.
-        line: Number of the line in the file, from 1, or a :class:`RowNumber`.
-        opens: Whether a document begins here: at the start of a file, or after a blank line.
-        group: Group or label of the record as text; empty if the record has neither.
-        scores: Scores of the texts after the anchor; empty if the table has no scores.
-        id: Cell of the column ``_id`` or ``id``; empty if there is none or ids are not read.
-    """
-
-    texts: tuple[str, ...]
-    path: Path
-    line: int
-    opens: bool
-    group: str = ""
-    scores: tuple[float, ...] = ()
-    id: str = ""
 
 
 @dataclass(frozen=True)
@@ -235,7 +212,7 @@ def _untitled(table: Table) -> Form:
         return Form("pairs", texts, scores)
     own = [*chain(*numbers.values())]
     spelt = len(table.columns) == 2 and all(isinstance(value, str) for value in own)
-    second = table.columns[1] in numbers
+    second = table.columns[1:2] != () and table.columns[1] in numbers
     if not texts or (spelt and (not table.how or (second and are_answers(own)))):
         return Form("pairs", table.columns)
     label = scores[0] if len(scores) == 1 else ""
@@ -304,9 +281,7 @@ class Reading:
             before = self.records
             records = self._read(table, form)
             if form.kind == "labelled texts" and self.paired:
-                from isotrope.data.text.views import pairs_by_label
-
-                records = pairs_by_label(records, self)
+                records = pairs_by_label(records, self.holds_out, self.leave)
             for record in records:
                 self.records += 1
                 self.negatives[max(len(record.texts) - 2, 0)] += 1

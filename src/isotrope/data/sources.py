@@ -243,13 +243,18 @@ def unread_labels(reading: Reading) -> str:
     if form.kind not in ("texts", "pairs") or len(form.texts) > 2:
         return ""
     names = form.texts[table.titled :]  # without a header, labels may be first
-    if form.kind == "texts":
+    if form.kind == "texts" and form.group:
+        names = (form.group,)  # the groups of an audit are numbers
+    elif form.kind == "texts":
         names = tuple(n for n in table.columns if n not in form.columns and not reading.columns)
+    elif form.group:
+        return ""
+    if any("," in name for name in form.texts):
+        return ""  # no flag can name it
     label, values, rows = table.labels(name for name in names if "," not in name)
     why = f"column {label} looks like a class label ({values:,} values in {rows:,} rows): to train"
     why += " with it, use"
-    if form.kind == "texts" and form.group:
-        label = form.group
+    if form.group:
         why = "texts of a group are not pushed apart; to pull them together, replace `--groups` by"
     (text,) = [text for text in form.texts if text != label][:1] or [label]
     text = text if text.lower() in TEXT else f"text={text}"

@@ -276,7 +276,7 @@ class Anatomy:
         if first.keys() & parts.keys():
             seen = now.keys() & first.keys()
             moved = moved or any(now[key].norm != first[key].norm for key in seen)
-            still = {k: tuple(parts[k][1].shape) for k in seen if moved and now[k] == first[k]}
+            still = {k: tuple(parts[k][0].shape) for k in seen if moved and now[k] == first[k]}
             named = [self.names.get(k, f"one of shape {shape}") for k, shape in still.items()]
             self.settings |= {"moved": moved, "unchanged": sorted(named)}
 
@@ -379,7 +379,7 @@ class Anatomy:
         known, left = (sum(r["dissipation"] is not None for r in x) for x in (measured, rows))
         sets, stopped = settings.pop("mixed", 1), settings.pop("stopped", "")
         notes = self._notes(rows, is_cut=left < known, sets=sets, stopped=stopped)
-        if planned := settings.pop("planned", None):
+        if (planned := settings.pop("planned", None)) is not None:
             notes.append(unfinished(max((r["step"] or 0 for r in self.rows), default=0), planned))
         dev = sorted((int(r["step"] or 0), v) for r in self.rows if (v := r.get("dev")) is not None)
         unit = 100.0 if all(abs(score) <= 1 for _, score in dev) else 1.0  # if out of 1

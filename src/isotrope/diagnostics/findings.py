@@ -194,6 +194,11 @@ class Diagnosis:
         """The notes on the examination that neither name an error nor contain a command."""
         return "; ".join(x for x in self.notes if x not in self.missed and "`" not in x)
 
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """The other notes, on what to run or to write; each is one line, to be copied."""
+        return tuple(x for x in self.notes if x not in self.missed and "`" in x)
+
     def __str__(self) -> str:
         """Return verdict, outcome, findings and notes in lines of at most 96 characters."""
         judgement = self.judgement
@@ -207,8 +212,7 @@ class Diagnosis:
         if self.model:
             blocks.append("\n".join(_wrapped(f"- {line}") for line in _geometry(self.model)))
         blocks += [_wrapped(f"examined: {self.examined}")] if self.examined else []
-        # commands: each on one line, to be copied
-        blocks += [note for note in self.notes if note not in self.missed and "`" in note]
+        blocks += self.commands
         return "\n\n".join(blocks)
 
 

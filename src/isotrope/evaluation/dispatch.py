@@ -195,7 +195,8 @@ def _text_tasks(settings: Evaluation, *, progress: bool) -> list[Task]:
         tasks += retrieval_tasks(*where, progress=progress, batch_size=batch_size)
     if settings.labels is not None:
         kinds: dict[str, Any] = {"knn": settings.knn, "linear": settings.linear}
-        parts = (settings.labels, settings.labels_test, settings.columns)
+        columns = [] if settings.retrieval is not None else settings.columns
+        parts = (settings.labels, settings.labels_test, columns)
         tasks += labelled_tasks(*parts, **kinds, batch_size=batch_size)
     if not tasks:
         raise InputError(

@@ -26,7 +26,7 @@ class Evaluation(Settings):
     retrieval: Path | None = _for_texts(None, "Queries and answers.", "DIR|FILE", group=DATA)
     columns: Names = _for_texts(
         [],
-        "Columns of query and answer (--retrieval), or of text and label, by name or number.",
+        "Columns of query and answer, by name or number; or text,label=COLUMN for labelled texts.",
         group=DATA,
         used=[_of_texts, _of_files],
         python="str | list[str] | list[int]",

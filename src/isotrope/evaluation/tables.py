@@ -264,7 +264,7 @@ def query_rows(results: Sequence[Result], data: RetrievalSet) -> list[dict[str, 
 
     A rank is the rank of the first relevant document, and empty if this rank is above 100. Answers
     are JSON lists. If the data have ids, columns have those of queries, answers and first texts. If
-    they have labels, columns have those of queries and first texts.
+    they have labels, columns have those of queries and first texts, in place of the answers.
     """
     rows: list[dict[str, Any]] = []
     query_ids, ids = data.ids
@@ -272,11 +272,13 @@ def query_rows(results: Sequence[Result], data: RetrievalSet) -> list[dict[str, 
     for i, query in enumerate(data.queries):
         row: dict[str, Any] = {"query_id": query_ids[i]} if ids else {}
         row["query"] = query
-        if labels:
-            row["label"] = query_labels[i]
         if ids:
             row["answer_ids"] = json.dumps([ids[k] for k in data.relevant[i]], ensure_ascii=False)
-        row["answers"] = json.dumps([data.corpus[k] for k in data.relevant[i]], ensure_ascii=False)
+        if labels:  # the texts of a label may be many
+            row["label"] = query_labels[i]
+        else:
+            answers = [data.corpus[k] for k in data.relevant[i]]
+            row["answers"] = json.dumps(answers, ensure_ascii=False)
         for result in results:
             rank, first = int(result.items["rank"][i]), int(result.items["first"][i])
             row[f"rank: {result.name}"] = rank or ""

@@ -53,12 +53,9 @@ class Paradigm(
     128 at a learning rate of 1e-5. For the released code of this baseline, add
     ``variant="released"``.
 
-    Attributes:
-        dissipation: The part that computes GD, also in short form. None: the parent's GD, or 1.
-        weight: The part that computes W, also in short form. None: the parent's W, or ``softmax``.
-        ratio: The part that computes R, its short form or a number. None: the parent's R, or 1.
-        parent: Objective that supplies the components for which there is no part, or None.
-        variant: ``paper`` follows the equation; ``released`` follows the authors' code (see above).
+    Parts: dissipation, weight and ratio are parts or their short forms; the ratio may be a number.
+    None takes the component of the parent objective. Without a parent, GD and R are 1, and W is
+    ``softmax``.
 
     Example:
         >>> from isotrope.paradigm.compose import Paradigm

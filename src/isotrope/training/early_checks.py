@@ -9,7 +9,8 @@ from isotrope.core.lock import exclusive_lock, is_effectively_empty
 from isotrope.core.result import Result
 from isotrope.core.run_folder import LOCK, RunFolder
 from isotrope.core.spelling import named
-from isotrope.data.schemas import Reading, Record
+from isotrope.data.records import Record
+from isotrope.data.schemas import Reading
 from isotrope.data.sources import named_errors, read
 from isotrope.data.table import check_known, is_hub_name
 from isotrope.data.text.views import resolve as resolve_views

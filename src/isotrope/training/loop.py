@@ -144,6 +144,11 @@ class TrainingTask(ABC):
         return None
 
     @property
+    def parameters(self) -> dict[str, object]:
+        """The hyperparameters of the objective."""
+        return dict(self.module.objective.hyperparameters())
+
+    @property
     def output(self) -> Path:
         """The run folder."""
         return Path(self.settings.output)
@@ -218,7 +223,6 @@ class TrainingTask(ABC):
         """Return the result of the run so far."""
         settings, dev = self.settings, self.dev
         column, scores, best = dev.column, dev.scores, dev.best_step
-        parameters = self.module.objective.hyperparameters()
         timer, newest, judgement = dev.log.timer, dev.log.newest, dev.judgement()
         return Result(
             kind=self.kind,
@@ -236,7 +240,7 @@ class TrainingTask(ABC):
             details={
                 "objective": {
                     "name": self.objective_name,
-                    "parameters": {name: _plain(value) for name, value in parameters.items()},
+                    "parameters": {name: _plain(value) for name, value in self.parameters.items()},
                 },
                 "backend": dict(zip(("name", "reason"), backend_of(settings), strict=True)),
                 "cut": {"c": settings.cut, "what": settings.cut_what},

@@ -11,7 +11,7 @@ import torch
 
 from isotrope.core.errors import InputError
 from isotrope.core.progress import bar, showing
-from isotrope.data.schemas import Record
+from isotrope.data.records import Record
 from isotrope.data.sources import unread_labels
 from isotrope.data.text.repeats import group_mark, hash64, joined_groups, near_identical
 from isotrope.data.text.views import FEWEST, ONE_GROUP, Former, Views

@@ -9,7 +9,8 @@ from isotrope.core.distributed import rank, rows_of
 from isotrope.core.errors import InputError
 from isotrope.core.progress import bar
 from isotrope.core.run_folder import MANIFEST
-from isotrope.data.schemas import Reading, Record
+from isotrope.data.records import Record
+from isotrope.data.schemas import Reading
 from isotrope.data.sources import named_errors
 from isotrope.data.text.batches import Batch, DatasetMixture, collate
 from isotrope.data.text.store_writer import StoreSettings, build

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from isotrope.adapters.sentence_transformers.losses import CachedObjectiveLoss, ObjectiveLoss
 from isotrope.core.errors import InputError, SettingError, first_line, nearest
 from isotrope.core.views import Views
-from isotrope.data.schemas import Record
+from isotrope.data.records import Record
 from isotrope.data.text.batches import Batch
 from isotrope.data.text.tokens import TokenStore
 from isotrope.diagnostics.observe import loss_column, measure

@@ -247,12 +247,25 @@ class TestLabels:
         assert (found.queries, found.left_out) == (["one", "two"], 1)
         assert (found.relevant, found.itself) == ([{2: 1}, {0: 1}], {0: 1})
 
-    def test_a_corpus_without_labels_adds_texts(self, tmp_path: Path) -> None:
+    def test_a_corpus_needs_labels_too(self, tmp_path: Path) -> None:
+        """Its texts of the right label would count as wrong."""
         (tmp_path / "a.csv").write_text(LABELLED)
         (tmp_path / "more.txt").write_text("seven\none\n")
-        found = load_retrieval(tmp_path / "a.csv", corpus=tmp_path / "more.txt")
-        assert found.corpus[5:] == ["six", "seven"]
-        assert found.relevant == load_retrieval(tmp_path / "a.csv").relevant
+        with pytest.raises(InputError):
+            load_retrieval(tmp_path / "a.csv", corpus=tmp_path / "more.txt")
+
+    @pytest.mark.parametrize("columns", [["text", "label=intent"], ["text=1", "label=2"]])
+    def test_a_corpus_may_have_names_of_its_own(self, tmp_path: Path, columns: list[str]) -> None:
+        (tmp_path / "a.csv").write_text(LABELLED.replace("label", "intent", 1))
+        (tmp_path / "b.csv").write_text(LABELLED)
+        corpus = tmp_path / "b.csv"
+        found = load_retrieval(tmp_path / "a.csv", columns, corpus=corpus)
+        assert found.relevant == load_retrieval(corpus, corpus=corpus).relevant
+
+    def test_texts_whose_labels_all_differ_are_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "a.csv").write_text("text,label\none,a\ntwo,b\nthree,c\n")
+        with pytest.raises(InputError):
+            load_retrieval(tmp_path / "a.csv")
 
     def test_some_texts_are_queries_if_a_label_has_very_many(self, tmp_path, monkeypatch) -> None:
         monkeypatch.setattr(retrieval_sets, "_MOST", 100)
@@ -262,6 +275,8 @@ class TestLabels:
         assert (len(found.queries), len(found.corpus)) == (7, 20)
         assert all(len(row) == 9 for row in found.relevant)
         assert "7 of 20" in found.how[-1]
+        # rows in turn are drawn by chance
+        assert {int(query.split()[1]) % 2 for query in found.queries} == {0, 1}
 
     def test_two_near_copies_with_one_label_are_no_fault(self, tmp_path: Path) -> None:
         texts = ["One and the same text, no 1", "one and the same text, no 2", "Another", "More"]

@@ -215,7 +215,7 @@ def test_a_full_disk_is_an_input_error(tmp_path: Path) -> None:
         import resource, signal, sys
         from pathlib import Path
         from isotrope.core.errors import InputError
-        from isotrope.data.schemas import Record
+        from isotrope.data.records import Record
         from isotrope.data.text.store_writer import StoreSettings, build
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from isotrope.core.errors import CannotResume, InputError
-from isotrope.data.schemas import Record
+from isotrope.data.records import Record
 from isotrope.data.text.store_writer import StoreSettings, build
 from isotrope.data.text.streamed import StreamedBatches
 from isotrope.data.text.tokens import TokenStore

@@ -45,7 +45,7 @@ class ProtocolEvaluator(BaseEvaluator):
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         mode = {} if protocols.get("transfer") is None else {"mode": "prototyping"}
-        self._options: dict[str, Any] = {**mode, "results": None, **protocols}
+        self._options: dict[str, Any] = {**mode, "results": None, "progress": False, **protocols}
         inspect.signature(evaluate).bind("model", **self._options)
         self._primary = primary
         self.greater_is_better = greater_is_better
@@ -63,7 +63,7 @@ class ProtocolEvaluator(BaseEvaluator):
         Raises:
             InputError: No data are given, data cannot be read, or ``primary`` is not a metric.
         """
-        numbers = evaluate(cast("Encoder", model), progress=False, **self._options).metrics
+        numbers = evaluate(cast("Encoder", model), **self._options).metrics
         metrics = {key: float(value) for key, value in numbers.items() if value is not None}
         if self._primary is not None and self._primary not in metrics:
             raise InputError(f"set primary to one of {', '.join(metrics)}; found {self._primary!r}")

@@ -15,8 +15,9 @@ import numpy as np
 
 from isotrope.core.errors import InputError, place
 from isotrope.data.lines import COMPRESSED, is_folder, quoted
+from isotrope.data.records import Record
 from isotrope.data.rows import number
-from isotrope.data.schemas import Reading, Record
+from isotrope.data.schemas import Reading
 from isotrope.data.sources import read
 from isotrope.data.table import SUFFIXES
 
@@ -129,6 +130,8 @@ def _columns(path: Path, reading: Reading, records: list[Record]) -> tuple[list[
     names = reading.names
     if reading.kind == "pairs" and names[2:] == [] and (reading.columns or names == ["1", "2"]):
         columns = [list(column) for column in zip(*(r.texts for r in records), strict=True)]
+        if names != ["1", "2"]:  # if nothing else decides, the text is named first
+            columns.reverse()
         # the labels have fewer different values; if all values differ, the labels are the numbers
         columns.sort(key=lambda values: (len(set(values)), None in map(number, values)))
         return columns[0], columns[1]

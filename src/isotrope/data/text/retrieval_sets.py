@@ -22,7 +22,8 @@ import numpy as np
 
 from isotrope.core.errors import InputError, place
 from isotrope.data.lines import fields, is_folder, quoted
-from isotrope.data.rows import cell_score, cell_text
+from isotrope.data.records import Record
+from isotrope.data.rows import cell_score, cell_text, source_of
 from isotrope.data.schemas import HEADER, Reading
 from isotrope.data.sources import read
 from isotrope.data.table import open_table
@@ -91,8 +92,8 @@ def load_retrieval(
         path: The folder or file.
         columns: Columns of queries, then of documents. If empty, usual names are recognised.
         corpus: File with more documents: single texts, or pairs whose anchors are ignored. If it
-            has some of the document columns in ``columns``, only these are read. If both files have
-            labels, only the texts of this file are ranked.
+            has some of the document columns in ``columns``, only these are read. For labelled
+            texts, this file has labels, too, and only its texts are ranked.
         choose: Largest number of columns that an error message proposes for ``--columns``.
     """
     path = Path(path)
@@ -111,31 +112,54 @@ def load_retrieval(
         )
     if reading.left:
         raise InputError(f"{place(path)}: remove or complete {reading.left_out}")
-    others, how = list[tuple[str, str]](), [str(reading)]
-    asked = [(record.texts[0], record.group) for record in records] if labelled else []
+    if labelled:
+        return _among_labelled(path, reading, records, corpus)
+    others, how = list[str](), [str(reading)]
     if corpus is not None:
-        names = reading.columns if labelled else reading.names[1:]
-        others, more = _documents(corpus, names if columns else ())
+        others, more = _documents(corpus, reading.names[1:] if columns else ())
+        how.append(str(more))
+    return replace(from_pairs([record.texts for record in records], others), how=tuple(how))
+
+
+def _documents(path: Path, columns: Sequence[str]) -> tuple[list[str], Reading]:
+    """Return the texts of a file (the given columns, or all but anchors), and its reading."""
+    own = [name for name in columns if name in open_table(path, [name], header=HEADER).columns]
+    reading = read([path], columns=own or None, paired=False, scored=True)
+    records = [record.texts if own else record.texts[1:] or record.texts for record in reading]
+    return [text for texts in records for text in texts], reading
+
+
+def _among_labelled(
+    path: Path, reading: Reading, records: Sequence[Record], corpus: Path | None
+) -> RetrievalSet:
+    """Return a search for labelled texts among the others of their file, or among a corpus."""
+    texts = [(record.texts[0], record.group) for record in records]
+    others, how = texts, [str(reading)]
+    if corpus is not None:
+        chosen = reading.columns
+        table = open_table(corpus, [], header=HEADER)
+        if not {source_of(name, table.columns) for name in chosen} <= {*table.columns}:
+            chosen = ()  # this file has names of its own
+        more = read([corpus], columns=chosen or None, paired=False)
+        others = [(record.texts[0], record.group) for record in more]
         how.append(str(more))
         if more.kind != "labelled texts":
-            others = [*asked, *others]
-    if not labelled:
-        pairs = [record.texts for record in records]
-        return replace(from_pairs(pairs, [text for text, _ in others]), how=tuple(how))
-    others = others or asked
+            raise InputError(
+                f"{place(corpus)}: give labelled texts, as in {place(path)}, with the same names "
+                f"of columns; this file holds {more.kind}"
+            )
     sizes = Counter(label for _, label in others)
-    drawn = asked[:: 1 + sum(sizes[label] for _, label in asked) // _MOST]
-    how.append(f"{len(drawn):,} of {len(asked):,} texts are queries; right texts have their label")
-    return replace(from_labels(drawn, others), how=tuple(how))
-
-
-def _documents(path: Path, columns: Sequence[str]) -> tuple[list[tuple[str, str]], Reading]:
-    """Return the texts of documents (the given columns, or all but anchors) and their labels."""
-    sources = {name: name.rpartition("=")[2] for name in columns}  # label=intent reads intent
-    own = [n for n, c in sources.items() if c in open_table(path, [c], header=HEADER).columns]
-    reading = read([path], columns=own or None, paired=False, scored=True)
-    skip = 0 if own else 1
-    return [(t, r.group) for r in reading for t in r.texts[skip:] or r.texts], reading
+    fewer = 1 + sum(sizes[label] for _, label in texts) // _MOST
+    drawn = np.sort(np.random.default_rng(0).permutation(len(texts))[::fewer]).tolist()
+    data = from_labels([texts[i] for i in drawn], others)
+    if not data.queries:
+        raise InputError(
+            f"{place(path)}: give at least two texts of a label, or a `--corpus` with the same "
+            "labels; no text has another text of its label"
+        )
+    queries = f"{len(data.queries):,} of {len(texts):,} texts are queries"
+    how.append(f"{queries}; right texts have their label")
+    return replace(data, how=tuple(how))
 
 
 def from_labels(

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace, file_digest
 from isotrope.core.run_folder import MANIFEST
-from isotrope.data.schemas import EMPTY, Reading, Record
+from isotrope.data.records import Record
+from isotrope.data.schemas import EMPTY, Reading
 from isotrope.data.text.repeats import group_mark, hash64, near_identical, record_mark
 from isotrope.data.text.tokens import CHUNK, FORMAT, WIDTHS, StoreReport, TokenStore
 from isotrope.data.text.views import ALONE, Formed, Former, HeldOut, Views, ViewsName, resolve

@@ -21,7 +21,7 @@ from pathlib import Path
 from isotrope.core.documents import read_json
 from isotrope.core.errors import CannotResume, InputError
 from isotrope.core.files import remove, write_text
-from isotrope.data.schemas import Record
+from isotrope.data.records import Record
 from isotrope.data.text.batches import Batches, Drawn, joined
 from isotrope.data.text.store_writer import TooFewRecords
 from isotrope.data.text.tokens import StoreReport, TokenStore

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from isotrope.core.errors import InputError, place
-from isotrope.data.schemas import Reading, Record
+from isotrope.data.records import Record
 from isotrope.data.text.repeats import hash64, joined_groups, letters, near_identical
 
 Views = Literal["dropout", "adjacent", "pairs"]
@@ -62,43 +62,6 @@ def resolve(views: ViewsName, first: Record) -> Views:
             f"`--views {views}`, a record needs one text, but this record has {len(first.texts)}"
         )
     return views
-
-
-def pairs_by_label(records: Iterable[Record], reading: Reading) -> Iterator[Record]:
-    """Pair each text with the previous text of its label, and the first text with the last.
-
-    No text is in a pair with a held-out anchor and in one with another anchor. The only held-out
-    text of a label becomes a positive of the others, unless it has other labels, too.
-    """
-    first: dict[tuple[str, bool], Record] = {}
-    before: dict[tuple[str, bool], Record] = {}
-    hashes = array("Q")  # 8 bytes for each text
-    for record in records:
-        side = record.group, reading.holds_out(record.texts[0])
-        hashes.append(hash64(near_identical(record.texts[0])))
-        if side in before:
-            yield _paired(record, before[side])
-        first.setdefault(side, record)
-        before[side] = record
-    values, counts = np.unique(np.frombuffer(hashes, np.uint64), return_counts=True)
-    repeated = frozenset(values[counts > 1].tolist())
-    for (label, held), record in first.items():
-        others = label, not held
-        if before[label, held] is not record:
-            yield _paired(record, before[label, held])
-        elif others not in first:
-            reading.leave("a label that no other row has", record.path, record.line)
-        elif (several := before[others] is not first[others]) or held:
-            # a single text becomes only a positive
-            anchor, positive = (first[others], record) if several else (record, first[others])
-            if hash64(near_identical(positive.texts[0])) in repeated:
-                reading.leave("a text that has several labels", record.path, record.line)
-            else:
-                yield _paired(anchor, positive)
-
-
-def _paired(anchor: Record, positive: Record) -> Record:
-    return anchor._replace(texts=(anchor.texts[0], positive.texts[0]))
 
 
 FEWEST = 40  # held-out records that suffice to compare two models
