@@ -5,10 +5,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
-from isotrope.data.text.repeats import hash64, near_identical
-
 
 class Record(NamedTuple):
     """A record of a corpus, with its file and line.
@@ -44,6 +40,10 @@ def pairs_by_label(
     text of a label becomes a positive of the others, unless it has other labels, too.
     ``leave`` gets the reason, the file and the line of each text that is left out.
     """
+    import numpy as np  # help is printed without loading it
+
+    from isotrope.data.text.repeats import hash64, near_identical
+
     first: dict[tuple[str, bool], Record] = {}
     before: dict[tuple[str, bool], Record] = {}
     hashes = array("Q")  # 8 bytes for each text
