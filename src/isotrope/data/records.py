@@ -17,7 +17,7 @@ class Record(NamedTuple):
         opens: Whether a document begins here: at the start of a file, or after a blank line.
         group: Group or label of the record as text; empty if the record has neither.
         scores: Scores of the texts after the anchor; empty if the table has no scores.
-        id: Cell of the column ``_id`` or ``id``; empty if there is none or ids are not read.
+        id: Cell of the column ``_id`` or ``id``; empty without this column, or if ids are not read.
     """
 
     texts: tuple[str, ...]

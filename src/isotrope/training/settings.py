@@ -146,8 +146,8 @@ class TrainSettings(RunSettings):
     )
     dev: str | None = in_watch(
         None,
-        "Data to score the model on during training: an STS file, a retrieval folder or a file of "
-        "pairs. auto: a part of your text, which is held out of training and needs no labels. The "
+        "Data to score the model on during training: an STS file, a retrieval folder, pairs or "
+        "labelled texts. auto: a part of your text, held out of training, without labels. The "
         "score decides which model is saved (--prefer); this may be the original model.",
         python="str | Path | None",
     )

@@ -47,7 +47,7 @@ class RetrievalSet:
             are documents, but not relevant for themselves. A search must skip this document.
         ids: Ids of the queries, and ids of the documents; two empty lists for a file of pairs.
         how: One line on what was read from each file; empty for a folder.
-        labels: Labels of the queries, and of the documents; two empty lists if there are none.
+        labels: Labels of the queries, and of the documents; two empty lists without labels.
     """
 
     queries: list[str]

@@ -1,7 +1,7 @@
 """Forms the positive of each record, and splits the records into training and held-out records.
 
 The positive is the text itself (``dropout``), the next text in the document (``adjacent``), or the
-second text of the record (``pairs``). Labelled texts become such records by their labels.
+second text of the record (``pairs``).
 """
 
 from array import array
