@@ -43,15 +43,13 @@ _EVIDENCE = (
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Audit(ABC):
-    """The effect of an objective on data at the first step of a training.
-
-    ``print(audit)`` shows the effect as tables. In the attributes, rows have numbers from 0; in
-    tables and JSON, rows have the names in :attr:`names`.
+class Measured:
+    """The measurements that audits of texts and of pictures share.
 
     Attributes:
+        objective: The objective that is audited.
+        batch_size: Number of rows in a batch.
         settings: One record for each tried value of a setting, with measurements of the first step.
-        recommendations: Recommended values of settings, with reasons.
         alike: Pairs of rows that may belong together, from highest to lowest evidence.
         suspect: Smallest evidence of a likely false negative.
         suspects: Number of likely false negatives. They are the first pairs of ``alike``.
@@ -59,16 +57,30 @@ class Audit(ABC):
         found: A dict from a kind of unusual rows (see the module ``pairs``) to row numbers.
     """
 
-    encoder: str
     objective: Objective
     batch_size: int
     settings: Sequence[Setting]
-    recommendations: Sequence[Recommendation]
     alike: Alike
     suspect: float
     suspects: int
     groups: NDArray[np.int64]
     found: Mapping[str, NDArray[np.int64]]
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Audit(Measured, ABC):
+    """The effect of an objective on data at the first step of a training.
+
+    ``print(audit)`` shows the effect as tables. In the attributes, rows have numbers from 0; in
+    tables and JSON, rows have the names in :attr:`names`.
+
+    Attributes:
+        encoder: Name of the encoder.
+        recommendations: Recommended values of settings, with reasons.
+    """
+
+    encoder: str
+    recommendations: Sequence[Recommendation]
 
     meanings: ClassVar[Mapping[str, str]]
     """A dict from each kind of unusual rows to the explanation that the table prints."""

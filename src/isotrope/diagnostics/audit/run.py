@@ -1,10 +1,10 @@
 """Audits rows: embeds them, and computes all parts of the result."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from isotrope.core.errors import InputError
 from isotrope.data.text.copies import near_copies
 from isotrope.data.text.repeats import groups_of, joined_groups
-from isotrope.diagnostics.audit.alike import Alike, alike
+from isotrope.diagnostics.audit.alike import alike
 from isotrope.diagnostics.audit.neighbours import NEAREST, Near, nearest
 from isotrope.diagnostics.audit.pairs import find_pairs, find_texts, repeated
 from isotrope.diagnostics.audit.pictures import AuditedPictures, PictureAudit
 from isotrope.diagnostics.audit.push import Ledger, ledger, mine_negatives
+from isotrope.diagnostics.audit.result import Measured
 from isotrope.diagnostics.audit.rows import (
     Embedded,
     EmbeddedTexts,
@@ -25,7 +26,7 @@ from isotrope.diagnostics.audit.rows import (
     embed_rows,
     read_rows,
 )
-from isotrope.diagnostics.audit.settings import Setting, recommend, settings_table
+from isotrope.diagnostics.audit.settings import recommend, settings_table
 from isotrope.diagnostics.audit.texts import TextAudit
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.dev_score import DevMetric, dev_metric_of_file
@@ -158,15 +159,14 @@ def audit_rows(
     measured = _measured(embedded, objective, settings, near=near, push=push, found=found)
     mined = None
     if settings.mine:
-        groups = measured["groups"]
-        mined = mine_negatives(push, groups, rows.marks, settings.mine, settings.hardness)
+        mined = mine_negatives(push, measured.groups, rows.marks, settings.mine, settings.hardness)
     columns = zip(*(record[:2] for record in rows.texts), strict=True)
-    # unlike measured["groups"], without suspects: a near-copy is one whatever the encoder says
+    # unlike measured.groups, without suspects: a near-copy is one whatever the encoder says
     related = joined_groups(np.column_stack([rows.marks, rows.grouped]))
     return TextAudit(
-        **measured,
+        **vars(measured),
         encoder=encoder,
-        recommendations=recommend(measured["settings"]),
+        recommendations=recommend(measured.settings),
         rows=rows,
         limits=embedded.limits,
         near_copies=max((near_copies(c, groups=related) for c in columns), key=lambda c: c.share),
@@ -191,26 +191,13 @@ def audit_pictures(
     found = {"repeated": repeated(pictures.marks)}
     measured = _measured(embedded, objective, settings, near=near, push=push, found=found)
     return PictureAudit(
-        **measured,
+        **vars(measured),
         encoder=encoder,
         recommendations=[],  # the rules are for texts
         pictures=pictures,
         method=method,
         scratch=scratch,
     )
-
-
-class _Measured(TypedDict):
-    """The fields of :class:`Audit` that are measured alike for texts and pictures."""
-
-    objective: Objective
-    batch_size: int
-    settings: Sequence[Setting]
-    alike: Alike
-    suspect: float
-    suspects: int
-    groups: NDArray[np.int64]
-    found: Mapping[str, NDArray[np.int64]]
 
 
 def _measured(
@@ -221,7 +208,7 @@ def _measured(
     near: Near,
     push: Ledger,
     found: Mapping[str, NDArray[np.int64]],
-) -> _Measured:
+) -> Measured:
     """Return the measurements; ``found`` has the rows that were found without embeddings."""
     size, seed = min(settings.batch_size, len(embedded)), settings.seed
     pairs = alike(embedded, near, push)
@@ -229,7 +216,7 @@ def _measured(
     # two rows are in one group if training does not push them apart, or if they are suspects
     _, first, group = np.unique(embedded.groups.numpy(), return_index=True, return_inverse=True)
     same = np.stack([first[group], np.arange(len(embedded))], axis=1)
-    return _Measured(
+    return Measured(
         objective=objective,
         batch_size=size,
         settings=settings_table(embedded, objective, batch_size=size, seed=seed),
