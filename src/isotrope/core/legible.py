@@ -1,4 +1,4 @@
-"""Escapes characters by which a text could control a terminal or look like other output.
+"""Writes values as text: formats of numbers, and escapes of characters that control a terminal.
 
 Tables, errors and paths use :func:`legible`; everything else that the command line prints passes
 through :class:`LegibleStream`. Escapes are written as in JSON, so JSON keeps its meaning.
@@ -7,7 +7,7 @@ through :class:`LegibleStream`. Escapes are written as in JSON, so JSON keeps it
 import csv
 import io
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from itertools import chain
 from pathlib import Path
@@ -38,14 +38,46 @@ def legible(text: str) -> str:
 
 def shortened(text: str, width: int = 160) -> str:
     """Return a text on one line; a text longer than ``width`` is cut and ends with "..."."""
-    plain = legible(" ".join(text.split()))
-    return plain if len(plain) <= width else plain[: width - 3] + "..."
+    line = legible(" ".join(text.split()))
+    return line if len(line) <= width else line[: width - 3] + "..."
 
 
 def counted(count: int, what: str) -> str:
     """Return a number with its noun: ``1 step``, ``1,200 steps`` or ``2 queries``."""
     nouns = f"{what[:-1]}ies" if what.endswith("y") else f"{what}s"
     return f"{count:,} {what if count == 1 else nouns}"
+
+
+def digits_of(values: Sequence[float]) -> int:
+    """Return the number of decimals that a column of numbers needs."""
+    largest = max((abs(value) for value in values), default=0.0)
+    if all(isinstance(value, int) for value in values) or largest >= 1000:
+        return 0
+    return 2 if largest >= 10 else 3 if largest >= 0.01 else 5
+
+
+def number(value: float, digits: int) -> str:
+    """Return a number with thousands separators and a minus sign."""
+    return f"{value:,.{digits}f}".replace("-", "\N{MINUS SIGN}")
+
+
+def signed(value: float, digits: int) -> str:
+    """Return a number with a sign, also if it is positive."""
+    return f"{'+' if value >= 0 else ''}{number(value, digits)}"
+
+
+def parameters(values: Mapping[str, Any]) -> str:
+    """Return parameters as text: ``temperature 0.05, dissipation margin:0.3``."""
+    return ", ".join(f"{name} {plain(value)}" for name, value in values.items())
+
+
+def plain(value: object) -> str:
+    """Return a value as words: a list as its items, a mapping as its names and values."""
+    if isinstance(value, Mapping):
+        return parameters(value)
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(plain, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def csv_text(header: Sequence[str], rows: Iterable[Iterable[object]]) -> str:

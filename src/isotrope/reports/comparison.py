@@ -1,13 +1,14 @@
 """Compares runs: writes their numbers side by side, and names the best run."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from isotrope.core.legible import digits_of, number, parameters, signed
 from isotrope.diagnostics.findings import Diagnosis
 from isotrope.diagnostics.metrics import METRICS
 from isotrope.measures.bootstrap import LEVEL
-from isotrope.reports.runs import Run
+from isotrope.reports.runs import Run, dev_digits
 from isotrope.reports.stored_scores import NOISE, TITLE, best_on_tests, stored_scores
 
 _MOST_NAMED = 3  # runs whose faults are named in the summary
@@ -47,30 +48,6 @@ def columns(runs: Sequence[Run]) -> list[tuple[str, str, str]]:
     ]
 
 
-def digits_of(values: Sequence[float]) -> int:
-    """Return the number of decimals that a column of numbers needs."""
-    largest = max((abs(value) for value in values), default=0.0)
-    if all(isinstance(value, int) for value in values) or largest >= 1000:
-        return 0
-    return 2 if largest >= 10 else 3 if largest >= 0.01 else 5
-
-
-def number(value: float, digits: int) -> str:
-    """Return a number with thousands separators and a minus sign."""
-    return f"{value:,.{digits}f}".replace("-", "\N{MINUS SIGN}")
-
-
-def signed(value: float, digits: int) -> str:
-    """Return a number with a sign, also if it is positive."""
-    return f"{'+' if value >= 0 else ''}{number(value, digits)}"
-
-
-def dev_digits(runs: Sequence[Run]) -> int:
-    """Return the number of decimals of dev scores: two for percentages, four for fractions."""
-    scores = [value for run in runs if (value := run.metric("dev_best")) is not None]
-    return 2 if max((abs(score) for score in scores), default=0.0) > 1 else 4
-
-
 def _dev_marks(runs: Sequence[Run]) -> list[str]:
     """Return a mark of the dev data of each run; empty texts if the scores can be compared."""
     scored = [run for run in runs if run.metric(run.saved) is not None]
@@ -91,7 +68,7 @@ def headline(runs: Sequence[Run]) -> str:
         return tested
     scored = [(score, run) for run in runs if (score := run.metric(run.saved)) is not None]
     if not scored:
-        return f"No {score_name(runs[0])} was measured, so the best run is not known."
+        return f"No {runs[0].score_name} was measured, so the best run is not known."
     if any(_dev_marks(runs)):
         sentence = "The dev scores cannot be compared: their dev data differ or are not known."
         tests = [scores.test for run in runs for scores in stored_scores(run)]
@@ -179,20 +156,6 @@ def differing(runs: Sequence[Run]) -> list[str]:
     return [parameters({n: x[n] for n in shown if x.get(n) not in (None, [])}) for x in own]
 
 
-def parameters(values: Mapping[str, Any]) -> str:
-    """Return parameters as text: ``temperature 0.05, dissipation margin:0.3``."""
-    return ", ".join(f"{name} {plain(value)}" for name, value in values.items())
-
-
-def plain(value: object) -> str:
-    """Return a value as words: a list as its items, a mapping as its names and values."""
-    if isinstance(value, Mapping):
-        return parameters(value)
-    if isinstance(value, (list, tuple)):
-        return ", ".join(map(plain, value))
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
 def twins(run: Run, runs: Sequence[Run]) -> str:
     """Return a sentence that names other runs with the same saved weights; "" if there are none."""
     same = [
@@ -201,11 +164,6 @@ def twins(run: Run, runs: Sequence[Run]) -> str:
         if other is not run and run.weights is not None and other.weights == run.weights
     ]
     return f"The saved weights equal those of {', '.join(same)}." if same else ""
-
-
-def score_name(run: Run) -> str:
-    """Return the name of the kind of score that a run on text or images measures."""
-    return "kNN accuracy" if run.of_images else "dev score"
 
 
 def _why_missing(run: Run, key: str) -> str:

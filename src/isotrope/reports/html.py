@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace, check_outputs
-from isotrope.core.legible import counted, legible
+from isotrope.core.legible import counted, digits_of, legible, number, parameters, plain
 from isotrope.core.progress import format_duration
 from isotrope.core.run_folder import RECORDING, RunFolder
 from isotrope.core.table import TitledTable
 from isotrope.diagnostics.audit.result import Audit
 from isotrope.diagnostics.findings import Diagnosis
 from isotrope.reports import comparison, run_summary
-from isotrope.reports.comparison import ComparisonCell, number, parameters, plain
+from isotrope.reports.comparison import ComparisonCell
 from isotrope.reports.panels import ReportPanel, sections
 from isotrope.reports.pictures import write_pictures
 from isotrope.reports.plots import SECOND, Style, styles
@@ -236,7 +236,7 @@ def _table_cells(table: TitledTable) -> list[list[ComparisonCell]]:
         [value for value in column if isinstance(value, (int, float)) and math.isfinite(value)]
         for column in zip(*table.rows, strict=True)
     ]
-    digits = [comparison.digits_of(column) for column in numbers]
+    digits = [digits_of(column) for column in numbers]
     rows = []
     for values in table.rows:
         row = []

@@ -4,10 +4,9 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from isotrope.core.legible import shortened
+from isotrope.core.legible import number, shortened, signed
 from isotrope.core.spelling import with_folder
-from isotrope.reports.comparison import dev_digits, number, score_name, signed
-from isotrope.reports.runs import Run
+from isotrope.reports.runs import Run, dev_digits
 
 
 def verdict(run: Run) -> str:
@@ -22,12 +21,12 @@ def verdict(run: Run) -> str:
         second = line_on_refit(run.result.details) if run.result else ""
         text = "; ".join(filter(None, (run.judgement.sentence, second)))
     elif best is None:
-        text = f"no {score_name(run)} was measured."
+        text = f"no {run.score_name} was measured."
     elif not step:
         text = f"no step has a better score than step 0 ({number(best, digits)})."
     else:
         gain = f" ({signed(best - start, digits)})" if start is not None else ""
-        text = f"best {score_name(run)} {number(best, digits)}{gain} at step {step:,.0f}."
+        text = f"best {run.score_name} {number(best, digits)}{gain} at step {step:,.0f}."
     return _sentence(lead + text)
 
 

@@ -111,6 +111,11 @@ class Run:
         return dict(parameters) if isinstance(parameters, Mapping) else {}
 
     @property
+    def score_name(self) -> str:
+        """The name of the kind of score that a run on text or images measures."""
+        return "kNN accuracy" if self.of_images else "dev score"
+
+    @property
     def dev_name(self) -> str:
         """The name of the dev score, e.g. ``"dev STS Spearman (dev.tsv)"``; ``""`` if unknown."""
         if self.of_images:
@@ -200,6 +205,12 @@ class Run:
             if str(key).startswith(prefix)
         }
         return {"name": self.settings.get("objective") or "?", "parameters": dotted}
+
+
+def dev_digits(runs: Sequence[Run]) -> int:
+    """Return the number of decimals of dev scores: two for percentages, four for fractions."""
+    scores = [value for run in runs if (value := run.metric("dev_best")) is not None]
+    return 2 if max((abs(score) for score in scores), default=0.0) > 1 else 4
 
 
 def read_run(folder: Path) -> Run:
