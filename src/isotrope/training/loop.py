@@ -9,12 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, TypeVar
 
-from sentence_transformers.sentence_transformer.training_args import (
-    SentenceTransformerTrainingArguments,
-)
-from torch import nn
+from sentence_transformers import SentenceTransformerTrainingArguments
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from transformers import TrainerCallback
 
@@ -27,9 +24,8 @@ from isotrope.core.run_folder import RunFolder
 from isotrope.encoders.device import find_device
 from isotrope.training.checkpoints import Checkpoints, discard_incomplete, newest, step_of
 from isotrope.training.dev_scorer import DevScorer
-from isotrope.training.images.method import ImageMethod
 from isotrope.training.launch import CODES, handling
-from isotrope.training.nan_guard import NonFiniteGuard
+from isotrope.training.nan_guard import NonFiniteGuard, Trained
 from isotrope.training.progress import Progress, warn
 from isotrope.training.run import (
     Outcome,
@@ -42,9 +38,8 @@ from isotrope.training.run_callback import RunCallback
 from isotrope.training.run_log import RunLog, Timer
 from isotrope.training.run_settings import RunSettings
 from isotrope.training.tensorboard_file import Board
-from isotrope.training.text_module import TextModule
 from isotrope.training.time_limit import Pace
-from isotrope.training.trainers import ImageTrainer, RunTrainer, TextTrainer
+from isotrope.training.trainers import RunTrainer
 
 Item = TypeVar("Item")
 
@@ -80,6 +75,7 @@ class TrainingTask(ABC):
         kind: Kind of the result: the name of the command that runs such trainings.
         logged: Names of the numbers that are copied from the last logged step to the result.
         rate_column: Column of metrics.csv with the number of records per second.
+        trainer_class: Class of the trainer, which takes the module and its arguments.
         settings: Settings of the run.
         module: Module to train, in its state before the first step.
         columns: Columns of metrics.csv.
@@ -95,9 +91,10 @@ class TrainingTask(ABC):
     kind: ClassVar[str]
     logged: ClassVar[Sequence[str]]
     rate_column: ClassVar[str]
+    trainer_class: ClassVar[type[RunTrainer]]
 
     settings: RunSettings
-    module: TextModule | ImageMethod
+    module: Trained
     columns: Sequence[str]
     objective_name: str
     batch_size: int
@@ -159,7 +156,7 @@ class TrainingTask(ABC):
         module.train()  # the encoder is in evaluation mode, and the trainer does not change it
         bar, most = self.settings.progress, self.most
         progress = Progress(steps=module.steps, most=most, bar=bar, lines=lines, twice=self.twice)
-        trainer = trainer_of(self.settings, module, output, self.clip, most)
+        trainer = trainer_of(self.trainer_class, self.settings, module, self.clip, most)
         run_callback = self._make_run_callback(progress, trainer)
         if first and "tensorboard" in self.settings.logger:
             callbacks = [Board(output / "tensorboard"), *callbacks]
@@ -257,14 +254,14 @@ def _plain(value: object) -> object:
 
 
 def trainer_of(
+    trainer_class: type[RunTrainer],
     settings: RunSettings,
-    module: TextModule | ImageMethod,
-    output: Path,
+    module: Trained,
     clip: float | None,
     most: int,
 ) -> RunTrainer:
     """Return the trainer of a run of at most ``most`` steps, without batches and callbacks."""
-    device = find_device(settings.device)
+    device, output = find_device(settings.device), Path(settings.output)
     arguments: dict[str, Any] = {
         "output_dir": str(RunFolder(output).checkpoints),
         "run_name": output.name,
@@ -292,15 +289,7 @@ def trainer_of(
         args._n_gpu = min(1, args.n_gpu)  # otherwise torch's DataParallel uses all GPUs
         if settings.precision == "32":
             args.mixed_precision = "no"  # accelerate's environment may ask for another
-        if isinstance(module, ImageMethod):
-            return ImageTrainer(model=module, args=args)
-        losses: dict[str, nn.Module] = {**module.losses}
-        return TextTrainer(
-            model=module.model,
-            args=args,
-            loss=losses if len(losses) > 1 else next(iter(losses.values())),
-            data_collator=cast("Any", lambda batch: batch),
-        )
+        return trainer_class(model=module, args=args)
 
 
 def make_steps(trainer: RunTrainer, resumed: Path | None) -> int:
@@ -317,9 +306,8 @@ def make_steps(trainer: RunTrainer, resumed: Path | None) -> int:
         except (RuntimeError, ConnectionError, EOFError) as error:
             if not is_lost_worker(error):
                 raise
-            why = str(error).strip().rstrip(".") or type(error).__name__
-            if not isinstance(error, RuntimeError):
-                why = f"DataLoader worker: {why}"
+            lead = "" if isinstance(error, RuntimeError) else "DataLoader worker: "
+            why = lead + (str(error).strip().rstrip(".") or type(error).__name__)
             raise LostProcess(
                 f"use fewer `--workers` if memory is short: a process that reads data died ({why})"
             ) from error
@@ -351,14 +339,13 @@ def _closing(run_callback: RunCallback) -> Iterator[None]:
 def _quiet() -> Iterator[None]:
     """Mute the libraries' messages on the training; the run prints its own."""
     names = ("transformers", "sentence_transformers", "accelerate")
-    loggers = [logging.getLogger(name) for name in names]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
+    levels = {logger: logger.level for logger in map(logging.getLogger, names)}
+    for logger in levels:
         logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", module="(transformers|accelerate|torch.utils).*")
             yield
     finally:
-        for logger, before in zip(loggers, levels, strict=True):
+        for logger, before in levels.items():
             logger.setLevel(before)

@@ -37,6 +37,7 @@ from isotrope.training.text_data import batch_at
 from isotrope.training.text_encoder import dropouts
 from isotrope.training.text_module import TextModule
 from isotrope.training.time_limit import Pace, TimeLimit
+from isotrope.training.trainers import TextTrainer
 
 
 @dataclass(kw_only=True)
@@ -53,6 +54,7 @@ class TextTask(TrainingTask):
     kind = "train"
     logged = MEASURED
     rate_column = "samples_per_second"
+    trainer_class = TextTrainer
 
     settings: TrainSettings
     module: TextModule

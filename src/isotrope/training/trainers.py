@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import torch
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
+from sentence_transformers import SentenceTransformerTrainingArguments as Arguments
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import DataLoader
@@ -191,6 +192,15 @@ class TextTrainer(RunTrainer, SentenceTransformerTrainer):
     """Trains a ``TextModule``."""
 
     module: TextModule
+
+    def __init__(self, model: TextModule, args: Arguments) -> None:
+        losses: dict[str, nn.Module] = {**model.losses}
+        super().__init__(
+            model=model.model,
+            args=args,
+            loss=losses if len(losses) > 1 else next(iter(losses.values())),
+            data_collator=cast("Any", lambda batch: batch),
+        )
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
         """Do nothing: the run writes its own model card."""

@@ -29,6 +29,7 @@ from isotrope.training.loop import Steps, TrainingTask, make_steps, trainer_of
 from isotrope.training.nan_guard import NonFiniteGuard
 from isotrope.training.run_callback import RunCallback
 from isotrope.training.run_log import Timer
+from isotrope.training.trainers import ImageTrainer
 from tests.measures.test_spread import entropy_rank
 from tests.training.tiny_images import STEPS, batch, encoder, gradients, method, plan
 
@@ -216,7 +217,7 @@ def trained(
     kept = Kept(made, stop)
     checkpoints = Checkpoints(folder / "checkpoints", every=2, last=6)
     steps = Steps(ImageBatches(ImagePart(Noise(), None), 6).at, start, 6)
-    trainer = trainer_of(settings, made, folder, 1.0, 6)
+    trainer = trainer_of(ImageTrainer, settings, made, 1.0, 6)
     run_callback = RunCallback(
         module=made,
         timer=Timer(1),
@@ -238,9 +239,10 @@ def test_the_environment_of_accelerate_does_not_choose_the_precision(
     precision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "fp16")
-    given = {"data": "digits", "output": "run", "device": "cpu", "precision": precision}
+    given = {"data": "digits", "output": str(tmp_path), "device": "cpu", "precision": precision}
     settings = ImageSettings.read({**given, "logger": []})
-    found = trainer_of(settings, method("simclr", plan=plan()), tmp_path, None, 6).accelerator
+    made = method("simclr", plan=plan())
+    found = trainer_of(ImageTrainer, settings, made, None, 6).accelerator
     assert found.mixed_precision == {"32": "no"}.get(precision, precision)
 
 

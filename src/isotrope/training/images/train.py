@@ -50,6 +50,7 @@ from isotrope.training.optimisers import refuse_long_warmup
 from isotrope.training.progress import warn
 from isotrope.training.recipe import Plan
 from isotrope.training.run import Outcome, end_message, hardware, run, write_config
+from isotrope.training.trainers import ImageTrainer
 
 _MAX_FOLDER_BYTES = 75  # multiprocessing appends 32 bytes, and a socket path may have 107
 _NOT_SCORED = "to find out whether training helps, add a test part, and labels of several classes"
@@ -254,6 +255,7 @@ class ImageTask(TrainingTask):
     kind = "train-images"
     logged = (*MEASURED, *TRACKED)
     rate_column = "images_per_second"
+    trainer_class = ImageTrainer
 
     settings: ImageSettings
     module: ImageMethod
