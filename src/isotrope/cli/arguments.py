@@ -82,7 +82,7 @@ def add_fields(
         fields: A dict from name to field.
         both_ways: Whether a boolean flag ``--NAME`` gets a flag ``--no-NAME``, to override a file.
     """
-    from isotrope.core.settings import extra_of
+    from isotrope.core.settings import BY_RECIPE, extra_of
 
     groups: dict[str, Any] = {"": parser}
     for name, field in fields.items():
@@ -90,7 +90,8 @@ def add_fields(
         title = extra.get("group", "")
         if title not in groups:  # the help lists groups in the order of their first field
             groups[title] = parser.add_argument_group(title)
-        common = {"default": argparse.SUPPRESS, "help": _help(field, extra)}
+        described = _help(field, extra, is_auto=BY_RECIPE in field.metadata)
+        common = {"default": argparse.SUPPRESS, "help": described}
         if extra.get("positional"):
             parser.add_argument(name, **common | _position(field, extra))
             continue
@@ -126,14 +127,14 @@ def _action(field: "FieldInfo", extra: Mapping[str, Any], *, both_ways: bool) ->
     return {"action": "append", "metavar": metavar}
 
 
-def _help(field: "FieldInfo", extra: Mapping[str, Any]) -> str:
+def _help(field: "FieldInfo", extra: Mapping[str, Any], *, is_auto: bool) -> str:
     """Return the description of a field with its default in brackets."""
     default = field.get_default(call_default_factory=True)
     shown = extra.get("shown") or ""
     is_shown = not field.is_required() and default is not False and default not in (None, "", [])
     if not shown and is_shown:
         shown = " ".join(map(str, default)) if isinstance(default, list) else str(default)
-    if extra.get("auto"):
+    if is_auto:
         shown = "chosen by --recipe auto" + (shown and f"; papers: {shown}")
     text = field.description or ""
     if shown:

@@ -6,7 +6,7 @@ import typing
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self, cast
+from typing import Annotated, Any, ClassVar, Self, TypeVar, cast
 
 import pydantic
 from pydantic.fields import FieldInfo
@@ -15,7 +15,11 @@ from isotrope.core.errors import NotUsed, SettingError
 from isotrope.core.files import from_home
 from isotrope.core.spelling import as_key, intended_name, named, spell
 
-_PROPERTIES = ("positional", "many", "short", "name", "shown", "group", "python", "used", "auto")
+_PROPERTIES = ("positional", "many", "short", "name", "shown", "group", "python", "used")
+
+T = TypeVar("T")
+BY_RECIPE = "by recipe"
+Auto = Annotated[T, BY_RECIPE]  # the type of a setting that --recipe auto chooses if left out
 
 
 @dataclass(frozen=True)
@@ -66,8 +70,8 @@ def setting(default: object, description: str, metavar: str = "", **more: Any) -
             ``short``: a short flag. ``name``: the flag, if it differs from the field. ``shown``:
             how the help shows a computed default. ``group``: title of a group in the help.
             ``python``: type in Python, if Python accepts more types than a file. ``used``:
-            conditions (:class:`Used`). ``auto``: ``--recipe auto`` chooses the value.
-            ``ge``, ``gt``, ``le``, ``lt``: bounds, as in ``pydantic.Field``.
+            conditions (:class:`Used`). ``ge``, ``gt``, ``le``, ``lt``: bounds, as in
+            ``pydantic.Field``.
     """
     known = {name: more.pop(name) for name in _PROPERTIES if name in more}
     if metavar:
@@ -211,8 +215,9 @@ class Settings(pydantic.BaseModel):
             annotation = extra.get("python", field.annotation)
             keyword = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation)
             if not field.is_required():
-                default = field.get_default(call_default_factory=True)
-                keyword = keyword.replace(default=ByRecipe(default) if "auto" in extra else default)
+                usual = field.get_default(call_default_factory=True)
+                shown = ByRecipe(usual) if BY_RECIPE in field.metadata else usual
+                keyword = keyword.replace(default=shown)
             keywords.append(keyword)
         return signature.replace(parameters=[*own, *keywords])
 

@@ -24,6 +24,7 @@ in_run = partial(setting, group="run")
 
 no_loss = Used(lambda loss: loss is None, "leave it out: {loss} does not take this setting")
 of_objective = partial(in_objective, used=no_loss)
+logged_every = partial(in_watch, 10, "Number of steps between rows of metrics.csv.", ge=1)
 
 _PRECISIONS = {
     **dict.fromkeys(("fp32", "float32", "32-true"), "32"),
@@ -133,7 +134,7 @@ class RunSettings(Settings, ABC):
         "kept too. Default: only the newest two checkpoints are kept.",
         ge=1,
     )
-    log_every: int = in_watch(10, "Number of steps between rows of metrics.csv.", ge=1)
+    log_every: int = logged_every()
     logger: list[Literal["tensorboard", "trackio", "wandb", "mlflow"]] = in_watch(
         ["tensorboard"],
         "Loggers in addition to metrics.csv. --logger without a name turns these loggers off. "

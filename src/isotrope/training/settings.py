@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import field_validator
 
-from isotrope.core.settings import Names, Used, extra_of, setting
+from isotrope.core.settings import BY_RECIPE, Auto, Names, Used, setting
 from isotrope.data.sources import Sampling, dataset_files
 from isotrope.evaluation import RankMetric
 from isotrope.training.recipe import Scheduler
@@ -22,6 +22,7 @@ from isotrope.training.run_settings import (
     in_objective,
     in_steps,
     in_watch,
+    logged_every,
     no_loss,
     of_objective,
 )
@@ -67,13 +68,13 @@ class TrainSettings(RunSettings):
         "encoder with random weights, and a tokenizer trained on the text.",
         python="str | Path",
     )
-    objective: str = of_objective(
+    objective: Auto[str] = of_objective(
         "infonce",
         "Name of the objective (see `isotrope objectives`). Several data sets may have different "
         "objectives: qa=infonce,nli=met, with settings such as --objective.nli.margin 0.3.",
         python="str | Objective | Mapping[str, str | Objective]",
     )
-    loss: str | None = in_objective(
+    loss: Auto[str | None] = in_objective(
         None,
         "Loss of sentence-transformers, in place of an objective. For pairs: GISTEmbedLoss (with "
         "--loss.guide all-MiniLM-L6-v2), for example. For scored pairs: CoSENTLoss or "
@@ -129,8 +130,8 @@ class TrainSettings(RunSettings):
         "next text of the document. pairs: the text in the second column. auto: pairs if there is "
         "a second column, otherwise dropout.",
     )
-    query_prompt: str = in_data("", "Text to put before anchors.", used=no_prompt)
-    passage_prompt: str = in_data(
+    query_prompt: Auto[str] = in_data("", "Text to put before anchors.", used=no_prompt)
+    passage_prompt: Auto[str] = in_data(
         "",
         "Text to put before positives and hard negatives.",
         used=[
@@ -144,25 +145,25 @@ class TrainSettings(RunSettings):
             ),
         ],
     )
-    dev: str | None = in_watch(
+    dev: Auto[str | None] = in_watch(
         None,
         "Data to score the model on during training: an STS file, a retrieval folder, pairs or "
         "labelled texts. auto: a part of your text, held out of training, without labels. The "
         "score decides which model is saved (--prefer); this may be the original model.",
         python="str | Path | None",
     )
-    dev_metric: RankMetric = in_watch(
+    dev_metric: Auto[RankMetric] = in_watch(
         "mrr@10",
         "Dev score of retrieval data and pairs. Scored pairs always use Spearman's correlation.",
         used=[with_dev, Used(lambda ranked: ranked, "leave it out: scored pairs are not ranked")],
     )
-    eval_every: int = in_watch(
+    eval_every: Auto[int] = in_watch(
         125,
         "Number of steps between dev scores. 0: scores only before and after training.",
         ge=0,
         used=Used(lambda dev, holdout: dev or holdout, "add `--dev`: there is no score", note=True),
     )
-    prefer: Literal["best", "trained", "original"] = of_dev(
+    prefer: Auto[Literal["best", "trained", "original"]] = of_dev(
         "best",
         "Model to save. best: the model with the best dev score. trained: the original model only "
         "if the last model is worse by more than two standard errors. original: the original model "
@@ -178,11 +179,12 @@ class TrainSettings(RunSettings):
             Used(lambda eval_every: eval_every, "raise `--eval-every` above 0", note=True),
         ],
     )
-    holdout: float = in_data(
+    log_every: Auto[int] = logged_every()
+    holdout: Auto[float] = in_data(
         0.0, "Share of records kept out of training. With --dev auto, 0 means 0.1.", ge=0, le=0.5
     )
-    batch_size: int = in_steps(64, "Number of texts or pairs per step, on all devices.", ge=2)
-    epochs: float = in_steps(1.0, "Number of epochs, unless --max-steps is given.", gt=0)
+    batch_size: Auto[int] = in_steps(64, "Number of texts or pairs per step, on all devices.", ge=2)
+    epochs: Auto[float] = in_steps(1.0, "Number of epochs, unless --max-steps is given.", gt=0)
     minutes: float | None = in_steps(
         None,
         "Minutes that the command may take. --recipe auto plans the number of steps, and the time "
@@ -210,8 +212,8 @@ class TrainSettings(RunSettings):
             Used(lambda memory: not memory, "leave it out: the data are already in memory"),
         ],
     )
-    learning_rate: float = in_steps(3e-5, "Highest learning rate.", gt=0)
-    warmup: float = in_steps(
+    learning_rate: Auto[float] = in_steps(3e-5, "Highest learning rate.", gt=0)
+    warmup: Auto[float] = in_steps(
         0.0,
         "Number of steps in which the learning rate rises to --learning-rate. A number below 1 is "
         "a share of all steps.",
@@ -222,14 +224,14 @@ class TrainSettings(RunSettings):
         0.0, "Weight decay of AdamW, for all weights except biases and norms.", ge=0
     )
     clip: float = in_steps(1.0, "Norm above which gradients are clipped.", gt=0)
-    between: float = in_steps(
+    between: Auto[float] = in_steps(
         1.0,
         "Position of the saved weights on the line from the original weights (0) to the trained "
         "weights (1). With a value below 1, such as 0.7, the model forgets less.",
         gt=0,
         le=1,
     )
-    refit: bool = in_steps(
+    refit: Auto[bool] = in_steps(
         False,
         "After the training, train a second model on all records, with the next seed, and save the "
         "mean of both. Not with --lora, --encoder scratch or torchrun, nor if the original model "
@@ -244,7 +246,7 @@ class TrainSettings(RunSettings):
         "Store only the inputs of each layer and recompute the rest in the backward pass. This "
         "needs less memory and more time; the gradient is the same.",
     )
-    max_length: int = in_data(32, "Maximum number of tokens of a text; longer texts are cut.", ge=3)
+    max_length: Auto[int] = in_data(32, "Maximum number of tokens; longer texts are cut.", ge=3)
     pooling: str | None = in_model(
         None,
         "Pooling: mean, cls, max, ... Default: the pooling in the model folder, otherwise mean.",
@@ -253,7 +255,7 @@ class TrainSettings(RunSettings):
             "leave it out: an encoder from scratch has mean pooling",
         ),
     )
-    head: Literal["mlp", "linear", "none"] = in_model(
+    head: Auto[Literal["mlp", "linear", "none"]] = in_model(
         "mlp",
         "Network on top of the encoder, for training only; it is not saved. mlp: a linear layer "
         "and a tanh (Gao et al. 2021). linear: only a linear layer (Li et al. 2024).",
@@ -342,15 +344,7 @@ class TrainSettings(RunSettings):
         return dataset_files(self.files)
 
 
-CHOSEN = frozenset(
-    (
-        *("objective", "loss", "head", "max_length", "query_prompt", "passage_prompt", "dev"),
-        *("holdout", "eval_every", "batch_size", "learning_rate", "epochs", "warmup", "between"),
-        *("prefer", "refit", "log_every", "dev_metric"),
-    )
-)
+CHOSEN = frozenset(n for n, x in TrainSettings.model_fields.items() if BY_RECIPE in x.metadata)
 """The settings that ``--recipe auto`` chooses if they are missing; the help says so."""
 LIMITED = frozenset(("epochs", "max_steps"))
 """The settings that ``--minutes`` lowers, even if they are given."""
-for _field in map(TrainSettings.model_fields.__getitem__, CHOSEN):
-    _field.json_schema_extra = {**extra_of(_field), "auto": True}
