@@ -23,25 +23,9 @@ from isotrope.core.spelling import named, spell
 from isotrope.data.sources import unread_labels
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.retrieval import own_prompts
-from isotrope.training.early_checks import (
-    OBJECTIVE,
-    check_folder,
-    chosen_later,
-    first_record,
-    reading_of,
-    recipe_applies,
-    takes_scores,
-)
+from isotrope.training import early_checks, recipe_facts
 from isotrope.training.progress import warn
-from isotrope.training.recipe_facts import (
-    ANSWERS,
-    BATCH,
-    CHANCE,
-    TEMPERATURE,
-    Facts,
-    facts_of,
-    limit_of,
-)
+from isotrope.training.recipe_facts import BATCH, Facts
 from isotrope.training.run import without_mean
 from isotrope.training.settings import LIMITED, OF_SCORES, TrainSettings
 from isotrope.training.text_encoder import encoder_of
@@ -77,41 +61,50 @@ def with_recipe(
 
     Returns: All settings, and the plan with which a run with ``--minutes`` corrects its steps.
     """
-    began = time.time()
-    given = settings.model_fields_set
-    planned = recipe_applies(settings)
+    began, planned = time.time(), early_checks.recipe_applies(settings)
     settings.check_used(warn, planned=planned)
     settings = _with_loss(settings, planned=planned)
     is_shown = lines or settings.progress
-    if is_shown and not RunFolder(settings.output).config.is_file():
+    is_begun = RunFolder(settings.output).config.is_file()
+    if is_shown and not is_begun:
         _name_labels(settings)
     if not planned:
-        if settings.recipe == "auto" and not {"learning_rate", "epochs"} & given:
-            warn(
-                f"check learning rate ({settings.learning_rate:g}), epochs ({settings.epochs:g}), "
-                f"length limit ({settings.max_length} tokens) and head ({settings.head}): these "
-                "are SimCSE's values, or your own. --recipe auto chooses none of them in this run"
-            )
+        _name_defaults(settings)
         return settings, None
-    check_folder(Path(settings.output), settings, resume=resume)
-    if not chosen_later(settings) or RunFolder(settings.output).config.is_file():
+    early_checks.check_folder(Path(settings.output), settings, resume=resume)
+    if is_begun or not early_checks.chosen_later(settings):
         return settings, None  # a resumed run keeps its own
     encoder = encoder_of(settings)
     say = warn if is_shown else lambda line: None
     say("choosing settings: reading the data, and measuring the encoder on a part of it")
     with showing(show=is_shown):
-        facts = facts_of(encoder, settings)
-    rule = _for_texts if facts.columns == 1 else _for_pairs
-    if facts.kind == "scored pairs":
-        rule = _for_scores
-    made = [choice for choice in rule(facts, encoder, settings) if _applies(choice, settings)]
+        facts = recipe_facts.facts_of(encoder, settings)
+    made = [each for each in _choices(facts, encoder, settings) if _applies(each, settings)]
     chosen = settings.model_copy(update={choice.name: choice.value for choice in made})
     for line in _explained(facts, made, settings):
         say(line)
+    return chosen, _time_limit(facts, encoder, settings, chosen, began)
+
+
+def _choices(facts: Facts, encoder: SentenceEncoder, settings: TrainSettings) -> list[Choice]:
+    """Return the choices for the kind of data."""
+    if facts.kind == "scored pairs":
+        return _for_scores(facts, encoder, settings)
+    return (_for_texts if facts.columns == 1 else _for_pairs)(facts, encoder, settings)
+
+
+def _time_limit(
+    facts: Facts,
+    encoder: SentenceEncoder,
+    settings: TrainSettings,
+    chosen: TrainSettings,
+    began: float,
+) -> TimeLimit | None:
+    """Return the plan with which a run with ``--minutes`` corrects its steps."""
     if settings.minutes is None:
-        return chosen, None
+        return None
     unlimited = settings.model_copy(update={"minutes": None})
-    wanted = {choice.name: choice.value for choice in rule(facts, encoder, unlimited)}
+    wanted = {each.name: each.value for each in _choices(facts, encoder, unlimited)}
     lengths = (chosen.max_length, wanted["max_length"], SHORTEST)
     own, longer, shorter = (np.minimum(facts.tokens, length).sum() for length in lengths)
     derived = {
@@ -119,10 +112,10 @@ def with_recipe(
         "eval_every": "eval_every" in wanted and settings.patience is not None,
         "log_every": facts.columns > 1,
     }
-    return chosen, TimeLimit(
+    return TimeLimit(
         settings.minutes,
         {name: wanted[name] for name in LIMITED & wanted.keys()},
-        frozenset(name for name in derived.keys() - given if derived[name]),
+        frozenset(name for name in derived.keys() - settings.model_fields_set if derived[name]),
         second=wanted.get("refit", settings.refit),
         longer=float(longer / own),
         shorter=float(shorter / own),
@@ -139,14 +132,24 @@ def _applies(choice: Choice, settings: TrainSettings) -> bool:
 
 def _with_loss(settings: TrainSettings, *, planned: bool) -> TrainSettings:
     """Choose the loss of scored pairs if the recipe will not; check what their loss takes."""
-    if settings.loss is not None or not takes_scores(settings):
+    if settings.loss is not None or not early_checks.takes_scores(settings):
         return settings
-    reading = reading_of(settings, settings.inputs)
-    first_record(settings, reading)
+    reading = early_checks.reading_of(settings, settings.inputs)
+    early_checks.first_record(settings, reading)
     if planned or reading.kind != "scored pairs":
         return settings
     warn(f"--loss {OF_SCORES[0]}: this loss learns the order of the scores")
     return settings.model_copy(update={"loss": OF_SCORES[0]})
+
+
+def _name_defaults(settings: TrainSettings) -> None:
+    """Print which settings have the defaults of papers although the recipe was to choose."""
+    if settings.recipe == "auto" and not {"learning_rate", "epochs"} & settings.model_fields_set:
+        warn(
+            f"check learning rate ({settings.learning_rate:g}), epochs ({settings.epochs:g}), "
+            f"length limit ({settings.max_length} tokens) and head ({settings.head}): these "
+            "are SimCSE's values, or your own. --recipe auto chooses none of them in this run"
+        )
 
 
 def _name_labels(settings: TrainSettings) -> None:
@@ -155,7 +158,7 @@ def _name_labels(settings: TrainSettings) -> None:
     is_read_here = settings.views == "auto" and settings.streaming is None
     if not is_one or not is_read_here or any(IN_MEMORY in file for file in files):
         return
-    next(iter(reading := reading_of(settings, files)))
+    next(iter(reading := early_checks.reading_of(settings, files)))
     if labels := unread_labels(reading):
         warn(spell(labels))
 
@@ -173,9 +176,9 @@ def _explained(facts: Facts, made: Sequence[Choice], settings: TrainSettings) ->
     yield f"{chose} for {first}{facts.records:,} {different}{kind}{linked}:"
     chosen = {choice.name: choice.value for choice in made}
     if start.answers and chosen.get("learning_rate", 0) > 1e-4 and chosen.get("epochs", 0) > 3:
-        yield f"  {ANSWERS.format(start.answers)}"
+        yield f"  {recipe_facts.ANSWERS.format(start.answers)}"
     if start.chance:
-        yield f"  {CHANCE[facts.kind]}"
+        yield f"  {recipe_facts.CHANCE[facts.kind]}"
     told = [choice for choice in made if choice.value != ""]
     for why, choices in groupby(told, lambda choice: choice.why):
         yield f"  {' '.join(flag for choice in choices for flag in _flags(choice))}: {why}"
@@ -204,13 +207,13 @@ def _for_pairs(facts: Facts, encoder: SentenceEncoder, settings: TrainSettings) 
         chance = f"chance is {math.log(BATCH):.2f}"
         why = f"{state} (InfoNCE before training: {before:.3g}, {_UNKNOWN} is much, {chance})"
     wanted = _wanted(float(np.clip(round(left * _PAIRS / facts.records), 1, 8)), facts, settings)
-    longest, clause = limit_of(settings, encoder), encoder.limit_clause
+    longest, clause = recipe_facts.limit_of(settings, encoder), encoder.limit_clause
     length = _length(longest, clause, min(1.0, wanted), facts, settings)
     steps, until = _until(wanted, facts, settings, length.value, why)
     often = [Choice("log_every", of_steps(steps)["log_every"], "the training has few steps")]
     return [
-        Choice("objective", OBJECTIVE, both),
-        Choice("objective_settings", {"temperature": TEMPERATURE, **own}, both),
+        Choice("objective", early_checks.OBJECTIVE, both),
+        Choice("objective_settings", {"temperature": recipe_facts.TEMPERATURE, **own}, both),
         Choice("head", "none", "a head helps with single texts only"),
         length,
         Choice("query_prompt", query, "the prompt that the encoder was trained with"),
@@ -271,7 +274,7 @@ def _within(epochs: float, facts: Facts, settings: TrainSettings, length: int) -
 def _wanted(epochs: float, facts: Facts, settings: TrainSettings) -> float:
     """Return the epochs to train if time suffices: those given (``--max-steps``), or ``epochs``."""
     if settings.max_steps is not None:
-        return settings.max_steps / _steps_per_epoch(facts, settings)
+        return settings.max_steps / (facts.trained / _batch(facts, settings))
     return settings.epochs if "epochs" in settings.model_fields_set else epochs
 
 
@@ -280,7 +283,7 @@ def _until(
 ) -> tuple[int, Choice]:
     """Return the steps that fit into ``--minutes``, and the choice that says so."""
     epochs = _within(wanted, facts, settings, length)
-    steps, whole = max(1, int(epochs * _steps_per_epoch(facts, settings))), epochs >= wanted
+    steps, whole = max(1, int(epochs * (facts.trained / _batch(facts, settings)))), epochs >= wanted
     most = settings.max_steps
     fits = f"{epochs:g} of {wanted:g} epochs (steps: about {steps:,})"
     fits = fits if most is None else f"{steps:,} of {most:,} steps"
@@ -295,7 +298,7 @@ def _until(
 def _for_texts(facts: Facts, encoder: SentenceEncoder, settings: TrainSettings) -> list[Choice]:
     """Return the choices for single texts: SimCSE's settings, checked on held-out text."""
     size, wanted = _batch(facts, settings), _wanted(1.0, facts, settings)
-    longest = min(limit_of(settings, encoder), 128)
+    longest = min(recipe_facts.limit_of(settings, encoder), 128)
     clause = f"at most 128 for single texts; {encoder.limit_clause}"
     length = _length(longest, clause, min(1.0, wanted), facts, settings)
     loss, why = facts.start.loss, "single texts need one epoch"
@@ -315,41 +318,50 @@ def _for_texts(facts: Facts, encoder: SentenceEncoder, settings: TrainSettings) 
 
 def _watched(facts: Facts, settings: TrainSettings, steps: int) -> list[Choice]:
     """Return the choices that hold out data to compare the model before and after training."""
-    given, split = settings.model_fields_set, facts.split
-    if "dev" in given and settings.dev is None:
+    is_given, split = "dev" in settings.model_fields_set, facts.split
+    if is_given and settings.dev is None:
         return []
-    if "dev" not in given and not split.share:
+    if not is_given and not split.share:
         hint = f"{split.lacks} to hold some out for a score; add `--dev FILE`"
         return [Choice("eval_every", 0, hint) if settings.holdout else Choice("holdout", 0.0, hint)]
     derived = of_steps(steps)
-    # where single texts have little to teach, a training must prove its gain
-    little = facts.columns == 1 and (facts.start.loss or 0) < _UNKNOWN
-    strict = little or bool(facts.start.chance)
-    # few held-out pairs can reject a training, but choose its best step only if --patience does
-    by_pairs = facts.columns > 1 and settings.patience is None
-    chosen = (strict or by_pairs) and "prefer" not in given
-    prefer: str = settings.prefer
-    if chosen:
-        prefer = "original" if strict else str(derived["prefer"])
-    is_held_out = settings.dev in (None, "auto")  # and not a file
-    why = f"the original model is saved if the trained one is {_REJECTED[prefer]}"
-    on_pairs = facts.columns > 1 and split.share and is_held_out
-    why += " on held-out pairs" if on_pairs else ""
-    if chosen and prefer == "best":
-        why += " (so few steps change little)"
-    if little and facts.start.loss is not None:
-        why += " (the texts can teach it little)"
-    why += f", which {_apart(facts, settings)}" if on_pairs else ""
-    choices = [Choice("eval_every", 0 if settings.patience is None else derived["eval_every"], why)]
-    if chosen:
+    prefer = _preferred(facts, settings, str(derived["prefer"]))
+    why = _why_saved(facts, settings, prefer)
+    every = 0 if settings.patience is None else derived["eval_every"]
+    held_out = [Choice("dev", "auto", why), Choice("holdout", round(split.share, 4), why)]
+    choices = [*([] if is_given else held_out), Choice("eval_every", every, why)]
+    if prefer is not None:
         choices.append(Choice("prefer", prefer, why))
-    if facts.kind == "labelled texts" and is_held_out:
+    if facts.kind == "labelled texts" and settings.dev in (None, "auto"):
         several = "many texts have the label of a query, and this score counts all of the first ten"
         choices.append(Choice("dev_metric", "ndcg@10", several))
-    if "dev" in given:
-        return choices
-    held_out = [Choice("dev", "auto", why), Choice("holdout", round(split.share, 4), why)]
-    return [*held_out, *choices]
+    return choices
+
+
+def _teaches_little(facts: Facts) -> bool:
+    """Return whether single texts have little to teach, so that a training must prove its gain."""
+    return facts.columns == 1 and (facts.start.loss or 0) < _UNKNOWN
+
+
+def _preferred(facts: Facts, settings: TrainSettings, by_steps: str) -> str | None:
+    """Return the choice of ``--prefer``; None if the setting is kept."""
+    if "prefer" in settings.model_fields_set:
+        return None
+    if _teaches_little(facts) or facts.start.chance:
+        return "original"
+    # few held-out pairs can reject a training, but choose its best step only if --patience does
+    return by_steps if facts.columns > 1 and settings.patience is None else None
+
+
+def _why_saved(facts: Facts, settings: TrainSettings, prefer: str | None) -> str:
+    """Return when the original model is saved, why so, and on which scores."""
+    fault, is_known = _REJECTED[prefer or settings.prefer], facts.start.loss is not None
+    on_pairs = facts.columns > 1 and facts.split.share > 0 and settings.dev in (None, "auto")
+    why = f"the original model is saved if the trained one is {fault}"
+    why += " on held-out pairs" * on_pairs
+    why += " (so few steps change little)" * (prefer == "best")
+    why += " (the texts can teach it little)" * (is_known and _teaches_little(facts))
+    return f"{why}, which {_apart(facts, settings)}" if on_pairs else why
 
 
 def _apart(facts: Facts, settings: TrainSettings) -> str:
@@ -378,10 +390,6 @@ def _twice(facts: Facts, settings: TrainSettings) -> list[Choice]:
     why = "a second training, about as long, has the held-out pairs too; both models are averaged"
     why += ", if --minutes has time for it" * (settings.minutes is not None)
     return [Choice("refit", True, why)]
-
-
-def _steps_per_epoch(facts: Facts, settings: TrainSettings) -> float:
-    return facts.trained / _batch(facts, settings)
 
 
 def _batch(facts: Facts, settings: TrainSettings) -> int:

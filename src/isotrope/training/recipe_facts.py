@@ -98,9 +98,8 @@ class _Untrained:
 def facts_of(encoder: SentenceEncoder, settings: TrainSettings) -> Facts:
     """Read the records, and embed some of them."""
     began = time.monotonic()
-    untrained = _Untrained(
-        encoder, settings, began + 60 * _MEASURING * (settings.minutes or math.inf)
-    )
+    until = began + 60 * _MEASURING * (settings.minutes or math.inf)
+    untrained = _Untrained(encoder, settings, until)
     (name,) = settings.datasets
     reading = records_of(settings, name)
     unread = iter(reading)
@@ -177,22 +176,17 @@ def _pair_facts(
     positives = [passage + record.texts[1] for record in records]
     if is_scored:
         scores = np.array([record.scores[0] for record in records])
-        return PairFacts(
-            linked, chance=_are_unordered(anchors, positives, scores, untrained.encoder)
-        )
+        unordered = _are_unordered(anchors, positives, scores, untrained.encoder)
+        return PairFacts(linked, chance=unordered)
     return replace(_contrast(anchors, positives, groups[rows], untrained), linked=linked)
 
 
 def _loss_of_texts(texts: Sequence[str], untrained: _Untrained) -> float | None:
-    """Return the mean InfoNCE of batches of single texts, embedded with two dropout masks.
-
-    Returns None if there is less than a batch, or no dropout.
-    """
+    """Return InfoNCE of texts with two dropout masks; None for less than a batch or no dropout."""
     objective = registry.build("infonce", {"temperature": TEMPERATURE})
     some = [texts[i] for i in np.random.default_rng(0).permutation(len(texts))[:_EMBEDDED]]
-    rows, _ = untrained.encoder.tokenize(
-        some, min(128, limit_of(untrained.settings, untrained.encoder))
-    )
+    limit = min(128, limit_of(untrained.settings, untrained.encoder))
+    rows, _ = untrained.encoder.tokenize(some, limit)
     losses: list[float] = []
     with bar(len(rows), "measure", "texts") as advance, showing(show=False):
         for first in range(0, len(rows) - BATCH + 1, BATCH):
@@ -219,10 +213,7 @@ def _are_unordered(
 def _contrast(
     anchors: Sequence[str], positives: Sequence[str], groups: np.ndarray, untrained: _Untrained
 ) -> PairFacts:
-    """Return the mean InfoNCE of batches, and whether the pairs are at chance level.
-
-    They are if, within two standard errors, half of the negatives are as similar as the positive.
-    """
+    """Return the mean InfoNCE of batches, and whether the pairs are at chance level."""
     objective = registry.build("infonce", {"temperature": TEMPERATURE})
     losses: list[float] = []
     passed: list[float] = []  # share of the negatives that are less similar, for each anchor
@@ -244,6 +235,7 @@ def _contrast(
             passed += ((less * negatives).sum(1) / negatives.sum(1))[negatives.any(1)].tolist()
     if not losses:
         return PairFacts()
+    # at chance level, half of the negatives are as similar as the positive, within two errors
     errors = 2 * np.std(passed) / math.sqrt(len(passed))
     return PairFacts(loss=float(np.mean(losses)), chance=bool(np.mean(passed) - errors <= 0.5))
 
@@ -286,10 +278,8 @@ def _lack(able: int, pairs: int, wanted: float, views: Views) -> str:
 
 
 def _share(records: int, start: PairFacts) -> float:
-    """Return the share to hold out: 100 records or 2%, but at most 15% and 1,000 of those read.
-
-    At chance level, up to 40% are held out: without a score, such a training may do harm.
-    """
+    """Return the share to hold out: 100 records or 2%, but at most 15% and 1,000 of those read."""
+    # at chance level, up to 40%: without a score, such a training may do harm
     return min(0.4 if start.chance else 0.15, max(_WANTED / records, 0.02), _MOST / records)
 
 
