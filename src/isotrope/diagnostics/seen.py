@@ -144,13 +144,9 @@ def measure_compared(
     forces, evidence = _Forces.of(table, factor), SoftmaxEvidence.of(table)
     sums = evidence if evidence.pairs >= _ENOUGH else evidence + earlier
     stated = None if table.scale is None else 1 / table.scale
-    # far from 0, the pushes of a sigmoid look like those of a softmax
-    sigmoid = table.has_sigmoids and not (table.is_balanced and bool(table.gradient.any()))
-    fitted = None if sigmoid else sums.temperature
-    if fitted and stated and abs(fitted / stated - 1) < _EQUAL:
-        fitted = stated  # only rounding differs
+    sigmoid, own = _has_no_softmax(table), _own_candidates(table, forces)
+    fitted = None if sigmoid else _fitted_temperature(sums, stated)
     of_softmax = None if sigmoid else fitted or stated
-    own = _own_candidates(table, forces)
     kind = _kind_of_batch(tables, table, forces, own, sums, of_softmax)
     numbers = _geometry(tables) | _gradient_on_anchors(table, forces)
     seen = SeenBatch(kind, numbers, evidence)
@@ -166,6 +162,17 @@ def measure_compared(
         tau = of_softmax
     unit = tau if kind == "softmax" else temperature or tau or (stated if sigmoid else None)
     return _measure_batch(seen, tables, _ComparedPairs(table, own), forces, tau, unit or 1.0)
+
+
+def _has_no_softmax(table: Compared) -> bool:
+    """Whether a loss is of sigmoids; far from 0, their pushes look like those of a softmax."""
+    return table.has_sigmoids and not (table.is_balanced and bool(table.gradient.any()))
+
+
+def _fitted_temperature(sums: SoftmaxEvidence, stated: float | None) -> float | None:
+    """Return the temperature that the pushes show: the stated one if only rounding differs."""
+    fitted = sums.temperature
+    return stated if fitted and stated and abs(fitted / stated - 1) < _EQUAL else fitted
 
 
 def _kind_of_batch(
@@ -192,24 +199,33 @@ def _kind_of_batch(
     # pairs: an anchor has at most one candidate, which may be pushed
     if table.has_single_pairs:
         return "pairs"
-    is_softmax = False
-    if is_live and tau is not None:  # pull and push balance in a softmax, except for rounding
-        excess = tau * float(forces.gradient.sum(dim=1).abs().max())
-        is_softmax = table.is_balanced or table.is_rounded or excess < _LEAST_FORCE
-    # scores: no temperature explains the pushes of a softmax, although there are enough of them
-    misfits = sums.pairs >= _ENOUGH and not table.is_rounded and sums.misfit > _TEACHER
-    if is_softmax and sums.temperature is None and misfits:
+    is_softmax = is_live and tau is not None and _balances(table, forces, tau)
+    if is_softmax and _is_unexplained(table, sums):
         return "scores"
-    # scores: place and similarity do not determine which candidate is pulled, nor how much
-    places = (own - table.mask.int().argmax(dim=1))[forces.pull > 0]
-    if table.has_own_candidates and len(places.unique()) > 1:
-        return "scores"
-    if any(_is_taught(t) for t in tables):
+    if _pulls_several_places(table, forces, own) or any(_is_taught(t) for t in tables):
         return "scores"
     if is_softmax:
         return "softmax"
     # nothing: all negatives are beyond a margin, or the loss is rounded to 0
     return "other" if is_live else "nothing"
+
+
+def _balances(table: Compared, forces: _Forces, tau: float) -> bool:
+    """Whether pull and push balance, as in a softmax, except for rounding."""
+    excess = tau * float(forces.gradient.sum(dim=1).abs().max())
+    return table.is_balanced or table.is_rounded or excess < _LEAST_FORCE
+
+
+def _is_unexplained(table: Compared, sums: SoftmaxEvidence) -> bool:
+    """Whether no temperature explains the pushes of a softmax, although there are enough."""
+    is_misfit = sums.misfit > _TEACHER and not table.is_rounded
+    return sums.pairs >= _ENOUGH and is_misfit and sums.temperature is None
+
+
+def _pulls_several_places(table: Compared, forces: _Forces, own: Tensor) -> bool:
+    """Whether neither place nor similarity determines which of its own candidates is pulled."""
+    places = (own - table.mask.int().argmax(dim=1))[forces.pull > 0]
+    return table.has_own_candidates and len(places.unique()) > 1
 
 
 def _is_reversed(table: Compared) -> bool:
@@ -228,10 +244,7 @@ def _is_reversed(table: Compared) -> bool:
 
 
 def _has_no_negatives(tables: list[Compared], table: Compared) -> bool:
-    """Whether each anchor of a softmax has only its positive.
-
-    A triplet beyond its margin has no gradient either, but it has a negative.
-    """
+    """Whether each anchor of a softmax has only its positive (a triplet also has a negative)."""
     is_alone = table.has_single_pairs and table.scale is not None
     return is_alone or all(len(t.gradient) == 1 for t in tables)
 
@@ -244,10 +257,7 @@ def _measure_batch(
     tau: float | None,
     unit: float,
 ) -> SeenBatch:
-    """Add the measurements of positives and negatives.
-
-    ``tau`` is the temperature of the loss, if it is known; ``unit`` replaces an unknown one.
-    """
+    """Add the measurements of positives and negatives; ``unit`` replaces an unknown ``tau``."""
     table, is_softmax = pairs.table, seen.kind == "softmax"
     terms, factor = _components(pairs, forces, unit, by_temperature=unit == tau)
     if table.has_vectors:
@@ -277,10 +287,7 @@ def _measure_batch(
 def _components(
     pairs: _ComparedPairs, forces: _Forces, unit: float, *, by_temperature: bool
 ) -> tuple[Terms, float | None]:
-    """Return the components of the gradient, and the factor of the loss (``SeenBatch.factor``).
-
-    ``by_temperature`` says whether ``unit`` is the temperature that the weights show.
-    """
+    """Return components and factor of the loss; with ``by_temperature``, weights show ``unit``."""
     push = forces.push.sum(dim=1)
     factor: float | None = 1.0
     dissipation = unit * push
@@ -333,11 +340,7 @@ def _own_candidates(table: Compared, forces: _Forces) -> Tensor:
 def _measure_vectors(
     tables: list[Compared], pairs: _ComparedPairs, terms: Terms, pulled: Tensor, *, selects: bool
 ) -> dict[str, float | None]:
-    """Return the measurements of the embeddings.
-
-    ``pulled`` says which anchors are pulled, and ``selects`` whether the loss may leave pairs out,
-    unlike a softmax.
-    """
+    """Measure the embeddings; a loss that ``selects`` may leave pairs out, unlike a softmax."""
     table, own, negative = pairs.table, pairs.positive_places, pairs.negative()
     numbers = observe.measure_pairs(pairs, terms, table.anchors)
     # if texts are compared token by token, the score shows the nearest, not the mean of the tokens

@@ -24,22 +24,11 @@ def measure_labels(
     # Such a loss pulls rows of one label together; these are not false negatives. If it pulls a row
     # to several others, their angles count equally. A pair that it selects is not typical.
     several = bool((table.pulled.sum(dim=1) > 1).any())
-    chosen = (
-        not several
-        and not table.has_own_candidates
-        and len(own[pulled].unique()) < int(pulled.sum())
-    )
+    shared = len(own[pulled].unique()) < int(pulled.sum())
+    chosen = shared and not several and not table.has_own_candidates
     # a loss with a margin may push an anchor and leave its near positive alone
     hidden = mined and not table.has_own_candidates and bool((pushed & ~pulled).any())
-    numbers: dict[str, float | None] = {}
-    if several:
-        near = table.cosine.clamp(-1, 1).arccos().where(table.pulled, torch.inf)
-        # the nearest of several may be another view of the anchor, and is therefore left out
-        more = table.pulled.sum(dim=1) > 1
-        angles = near.scatter(1, near.argmin(dim=1, keepdim=True), torch.inf)[more]
-        angles = angles[angles < torch.inf]
-        numbers["positive_mean"] = float(angles.mean())
-        numbers["positive_std"] = float(angles.std(correction=0))
+    numbers = _angles_of_several(table) if several else {}
     if chosen or hidden:
         unknown = ("positive_mean", "positive_std", "alignment", *["above_bound"] * hidden)
         numbers |= dict.fromkeys(unknown)
@@ -52,6 +41,15 @@ def measure_labels(
     elif chosen or bool((pushed & ~pulled).any()):
         numbers["false_negatives"] = None
     return numbers
+
+
+def _angles_of_several(table: Compared) -> dict[str, float | None]:
+    """Return the angles between the rows of a label, for anchors that are pulled to several."""
+    near = table.cosine.clamp(-1, 1).arccos().where(table.pulled, torch.inf)
+    # the nearest of several may be another view of the anchor, and is therefore left out
+    far = near.scatter(1, near.argmin(dim=1, keepdim=True), torch.inf)
+    angles = far[(table.pulled.sum(dim=1) > 1)[:, None] & (far < torch.inf)]
+    return {"positive_mean": float(angles.mean()), "positive_std": float(angles.std(correction=0))}
 
 
 def _by_labels(table: Compared) -> float | None:
