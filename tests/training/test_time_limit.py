@@ -11,6 +11,7 @@ import yaml
 
 from isotrope.core.errors import NotUsed
 from isotrope.core.metrics_log import read_log
+from isotrope.core.run_folder import RunFolder
 from isotrope.training import recipe_facts
 from isotrope.training.auto_recipe import with_recipe
 from isotrope.training.early_checks import as_begun
@@ -18,6 +19,7 @@ from isotrope.training.run import Outcome
 from isotrope.training.settings import TrainSettings
 from isotrope.training.text import summary, train
 from isotrope.training.time_limit import Pace, TimeLimit, of_steps
+from tests.training.interrupted import power_cut
 
 
 class Clock:
@@ -126,6 +128,17 @@ def test_scores_during_the_run_have_their_time(clock: Clock, every: int) -> None
     planned = clock.walk(pace_of(clock, 10, 500), 500, lambda step: 2.0, scoring=8.0, every=every)
     assert 525 < clock.now - began < 560
     assert planned[len(planned) * 2 // 3] == pytest.approx(532 / (2 + 8 / every), rel=0.05)
+
+
+def test_a_resumed_run_has_the_time_that_is_left(clock: Clock) -> None:
+    pace = pace_of(clock, 10, 500)
+    assert len(clock.walk(pace, 1, lambda step: 5.0)) > 60
+    clock.now -= 200
+    spent = pace.state_dict()
+    clock.now += 99_999
+    resumed = pace_of(clock, 10, 500)
+    resumed.load_state_dict(spent)
+    assert resumed.until() - clock.now == 540 - spent > 100
 
 
 def test_minutes_for_all_steps(clock: Clock) -> None:
@@ -258,6 +271,27 @@ def test_a_run_ends_in_time_and_repeats_as_it_ended(
     again = train(TrainSettings.read({**config.model_dump(), "output": str(tmp_path / "again")}))
     assert again.result.metrics["steps"] == metrics["steps"]
     assert as_begun(TrainSettings.read({**given, "minutes": 16.0})).epochs == config.epochs
+
+
+def test_a_resumed_run_continues_its_plan_and_its_time(
+    given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recipe_facts, "_seconds", lambda *_: 1e-9)
+    monkeypatch.setattr(recipe_facts, "_MEASURING", 0.0)
+    began, ticks = time.time(), iter(range(10**6))
+    monkeypatch.setattr(time, "time", lambda: began + 60.0 * next(ticks))  # a step: minutes
+    settings = TrainSettings.read({**given, "minutes": 16.0, "epochs": 40.0, "refit": True})
+    with power_cut(3):
+        train(settings.model_copy(update={"checkpoint_every": 1}))
+    next_day = next(ticks) + 1_000  # the time between the commands does not count
+    monkeypatch.setattr(time, "time", lambda: began + 60.0 * (next_day + next(ticks)))
+    resumed = train(settings, resume=True)
+    metrics, details = resumed.result.metrics, resumed.result.details
+    assert 3 < metrics["steps"] < 16
+    assert "train longer: --minutes 16 has time for" in details["next"]
+    assert metrics["seconds"] + details["time"]["else"] < 1_000 * 60
+    assert details["refit"] is None  # there is no time for a second training
+    assert not RunFolder(resumed.output).plan.exists()
 
 
 @pytest.mark.parametrize("columns", ["texts", "scored pairs"])

@@ -47,6 +47,7 @@ class RunFolder:
         self.refit = self.path / "refit"  # the run folder of a second training, on all records
         self.checkpoints = self.path / "checkpoints"
         self.tokens = self.path / "tokens"  # the token store; removed at the end
+        self.plan = self.path / "plan.json"  # of --minutes, for a resumed run; removed at the end
         self.evaluations = self.path / "evaluations"
         self.tensorboard = self.path / "tensorboard"
         self.watched = self.path / RECORDING

@@ -73,7 +73,7 @@ def with_recipe(
         return settings, None
     early_checks.check_folder(Path(settings.output), settings, resume=resume)
     if is_begun or not early_checks.chosen_later(settings):
-        return settings, None  # a resumed run keeps its own
+        return settings, TimeLimit.read(RunFolder(settings.output).plan)  # of the resumed run
     encoder = encoder_of(settings)
     say = warn if is_shown else lambda line: None
     say("choosing settings: reading the data, and measuring the encoder on a part of it")
@@ -114,7 +114,7 @@ def _time_limit(
     }
     return TimeLimit(
         settings.minutes,
-        {name: wanted[name] for name in LIMITED & wanted.keys()},
+        {name: wanted[name] for name in sorted(LIMITED & wanted.keys())},
         frozenset(name for name in derived.keys() - settings.model_fields_set if derived[name]),
         second=wanted.get("refit", settings.refit),
         longer=float(longer / own),

@@ -1,7 +1,9 @@
 """Shows the progress of a training on stderr: a bar on a terminal, otherwise lines of text."""
 
+import math
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from tqdm import tqdm
@@ -28,7 +30,10 @@ class Progress:
 
     Attributes:
         shown: Whether the bar is shown.
+        until: Function that returns the time at which the last step ends, if ``--minutes`` is set.
     """
+
+    until: Callable[[], float] | None = None
 
     def __init__(
         self, *, steps: int, bar: bool, lines: bool, twice: bool = False, most: int | None = None
@@ -117,9 +122,13 @@ class Progress:
             self._bar.close()
 
     def _line(self, step: int, state: str) -> None:
-        left, done = self.steps * (1 + self._twice) - self._done, self._done - self._first
-        seconds = self._scoring + left * (time.monotonic() - self._began) / max(done, 1)
-        both = " for both trainings" if self._twice else ""
+        done = self._done - self._first
+        each = (time.monotonic() - self._began) / max(done, 1)
+        limit = math.inf if self.until is None else max(1.0, self.until() - time.time())
+        seconds = self._scoring + (self.steps - self._done) * each
+        twice = self._twice and seconds + self.steps * each <= limit
+        seconds = min(seconds + twice * self.steps * each, limit)
+        both = " for both trainings" if twice else ""
         still = f"{tqdm.format_interval(seconds)} left{both}" if seconds and done > 0 else ""
         self._told, self._newest = time.monotonic(), step
         told = ", ".join(filter(None, (state, still)))

@@ -5,7 +5,6 @@ records, with another seed. In our trials, the mean of the weights scored higher
 data than the first model (docs/LOG.md). A run cannot score the mean: no held-out record is left.
 """
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -30,18 +29,17 @@ def refitted(
     settings: TrainSettings,
     outcome: Outcome,
     train: Callable[[TrainSettings], Outcome],
-    began: float | None = None,
 ) -> Outcome:
     """Train a second model on all records, and save the mean of both models' weights.
 
     Nothing is done if the run was stopped, if the original model was better, or if ``--minutes``
-    has no time for it. ``began`` is the time at which the command began (``time.time``).
+    has no time for it.
     """
     result, folder = outcome.result, RunFolder(settings.output)
     if outcome.exit_code or not awaits_second(settings, result):
         return outcome
     took = float(result.metrics["seconds"] or 0)
-    spent = took if began is None else time.time() - began
+    spent = took + (result.details.get("time") or {}).get("else", 0.0)  # also of resumed parts
     if settings.minutes is not None and max(took / SECOND, spent + took) > 60 * settings.minutes:
         warn(f"no second training: the first took {spent / 60:.1f} of {settings.minutes:g} minutes")
         result.details["refit"] = None  # decided

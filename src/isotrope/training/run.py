@@ -364,6 +364,7 @@ def remove_intermediates(output: Path) -> None:
     """Remove the files that a finished run does not need."""
     _tidy(output)
     remove(RunFolder(output).tokens)
+    remove(RunFolder(output).plan)
 
 
 def _tidy(output: Path) -> None:

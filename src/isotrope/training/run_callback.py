@@ -69,6 +69,7 @@ class RunCallback(TrainerCallback):
             self.log.begin(step)
             self.dev.begin(step)
             self.log.progress.begin(step)  # its clock leaves out the first score
+            self.log.progress.until = self.pace.until if self.pace is not None else None
         if step == 0 and self.checkpoints.keep is not None:
             self.save()
         if self.pace is not None:
@@ -128,9 +129,11 @@ class RunCallback(TrainerCallback):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""
-        state = {"data": self.fingerprint, "timer": self.timer.state_dict()}
+        state: dict[str, Any] = {"data": self.fingerprint, "timer": self.timer.state_dict()}
         if self.log is not None:
             state |= {"metrics": self.log.state_dict(), "dev": self.dev.state_dict()}
+        if self.pace is not None:
+            state["pace"] = self.pace.state_dict()
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -140,6 +143,8 @@ class RunCallback(TrainerCallback):
         if self.log is not None:
             self.log.load_state_dict(state["metrics"])
             self.dev.load_state_dict(state["dev"])
+        if self.pace is not None:
+            self.pace.load_state_dict(state.get("pace", 0.0))
 
     def close(self) -> None:
         """Close the bar, and write the last row."""

@@ -81,7 +81,7 @@ def train(
         work = functools.partial(_train, callbacks=callbacks, limit=limit)
         outcome = run(settings, work, resume=resume, lines=lines)
     again = functools.partial(run, work=_train, resume=True, lines=lines)
-    return refitted(as_begun(given), outcome, again, None if limit is None else limit.began)
+    return refitted(as_begun(given), outcome, again)
 
 
 def summary(outcome: Outcome) -> str:
@@ -162,6 +162,8 @@ def _prepare(settings: TrainSettings, output: Path, limit: TimeLimit | None) -> 
     try:
         if rank() == 0:
             write_config(settings)
+            if limit is not None:
+                limit.write(RunFolder(output).plan)
         batches = batches_of(settings, encoder, RunFolder(output).tokens)
         stores = batches.stores
         metric = _dev_metric(settings, metric, stores)

@@ -1,7 +1,7 @@
 """A training on text whose data are read: its steps, its printed lines, its result."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -86,7 +86,7 @@ class TextTask(TrainingTask):
         before = self.settings
         settings = self.settings = self.settings.model_copy(update=changed)
         if (settings.prefer, before.prefer) == ("best", "trained"):  # it is not turned back
-            self.limit = replace(self.limit, derived=self.limit.derived - {"prefer"})
+            self.limit.derived -= {"prefer"}
         self.module.replan(plan_of(settings, per_epoch), settings.log_every)
         if rank() == 0:
             ensure_not_replaced(self.output)

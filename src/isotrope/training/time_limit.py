@@ -2,11 +2,17 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from pydantic import TypeAdapter
+
+from isotrope.core.documents import read_text
+from isotrope.core.errors import InputError
+from isotrope.core.files import write_text
 from isotrope.training.refit import SECOND
 from isotrope.training.settings import TrainSettings
 
@@ -30,9 +36,9 @@ def of_steps(steps: int) -> dict[str, int | str]:
     return {**every, "prefer": "best" if steps < FEW else "trained"}
 
 
-@dataclass(frozen=True)
+@dataclass
 class TimeLimit:
-    """The plan of ``--recipe auto`` for a run with ``--minutes``.
+    """The plan of ``--recipe auto`` for a run with ``--minutes``; a file keeps it for ``--resume``.
 
     Attributes:
         minutes: Value of ``--minutes``.
@@ -41,16 +47,35 @@ class TimeLimit:
         second: Whether a second training follows if time suffices.
         longer: Time of a step with whole texts, as a multiple of its time with texts cut for time.
         shorter: The same for texts that are cut after :data:`SHORTEST` tokens.
-        began: When the command began (``time.time``).
+        began: When the command began (``time.time``); a resumed run counts its earlier parts.
     """
 
     minutes: float
-    whole: Mapping[str, float]
+    whole: dict[str, float]
     derived: frozenset[str] = frozenset()
     second: bool = False
     longer: float = 1.0
     shorter: float = 1.0
-    began: float = field(default_factory=time.time)
+    began: float = field(default_factory=lambda: time.time())  # replaced in tests
+
+    @classmethod
+    def read(cls, path: Path) -> "TimeLimit | None":
+        """Return the plan of a run that is resumed now; None if it has none.
+
+        Raises:
+            InputError: The file is damaged.
+        """
+        if not path.is_file():
+            return None
+        try:
+            return TypeAdapter(cls).validate_json(read_text(path))
+        except ValueError as error:
+            raise InputError(f"restore {path}, or train in another folder: {error}") from error
+
+    def write(self, path: Path) -> None:
+        """Write the plan without the time at which it began."""
+        plan = TypeAdapter(type(self)).dump_json(self, exclude={"began"})
+        write_text(path, plan.decode())
 
     def changes(self, steps: int, most: int, steps_per_epoch: int) -> dict[str, float | str]:
         """Return the settings to change for a run of ``steps`` of at most ``most`` steps."""
@@ -97,8 +122,19 @@ class Pace:
 
     def __init__(self, limit: TimeLimit, most: int, replan: Callable[[int], list[str]]) -> None:
         self.limit, self.most, self.replan = limit, most, replan
-        self.until = limit.began + 60 * limit.minutes * PLANNED
         self._since, self._times = time.time(), list[float]()
+
+    def until(self) -> float:
+        """The time at which the last step has to be finished and scored."""
+        return self.limit.began + 60 * self.limit.minutes * PLANNED
+
+    def state_dict(self) -> float:
+        """Return the seconds since the command began, for a checkpoint."""
+        return time.time() - self.limit.began
+
+    def load_state_dict(self, spent: float) -> None:
+        """Count the seconds of the command that a resumed run continues."""
+        self.limit.began -= spent
 
     def begin(self) -> None:
         """Start the clock of a step."""
@@ -120,7 +156,7 @@ class Pace:
         """
         now = time.time()
         self._times.append(now - self._since)
-        left = self.until - now - scoring
+        left = self.until() - now - scoring
         if left <= 0:
             return min(steps, step + 1)
         if step & (step - 1) or step > max(2, steps // 2):
