@@ -202,7 +202,8 @@ def test_a_long_dev_score_shows_how_far_it_is(
     fit(**{**quick, "progress": asked, "dev": "auto", "max_steps": 1})
     told = capsys.readouterr().err
     for what in ("queries and documents", "general sentences", "held-out and trained records"):
-        assert (re.search(rf"^embed {what}: \d+ of \d+ texts", told, re.M) is not None) is asked
+        line = rf"^embed {what}: [\d,]+ of [\d,]+ (tokens|texts)"
+        assert (re.search(line, told, re.M) is not None) is asked
 
 
 def test_what_single_texts_teach_is_measured_with_progress(

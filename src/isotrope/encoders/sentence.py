@@ -367,7 +367,8 @@ class SentenceEncoder(nn.Module):
         ids, starts = self._flat(list(places), limit)
         lengths = np.diff(starts)
         order = np.argsort(-lengths, kind="stable")
-        show = bar(len(order), "", "texts", show=progress or None)
+        # texts differ in time as in tokens, and the longest come first
+        show = bar(int(lengths.sum()), "", "tokens", show=progress or None)
         with torch.inference_mode(), self._evaluating(), show as done:
             while len(order):
                 batch = order[:batch_size]
@@ -382,7 +383,7 @@ class SentenceEncoder(nn.Module):
                         f"train {self.name} again with a lower `--learning-rate`, because some "
                         "embeddings of this encoder are NaN or infinite"
                     )
-                done(len(batch))
+                done(int(lengths[batch].sum()))
         return out if len(places) == len(texts) else out[where]
 
     @contextmanager
