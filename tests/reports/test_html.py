@@ -612,7 +612,9 @@ def test_the_original_models_score_stands_beside_that_of_the_run(tmp_path, monke
         key = {"model": weights, "kind": "retrieval", "task": "retrieval"}
         Store(folder).keep(key, Result("retrieval", "one", {"mrr@10": score}))
     _, page = report(tmp_path, run)
-    assert "original model saved model file one retrieval mrr@10 42.00 91.00" in page.text
+    assert (
+        "original model saved model difference file one retrieval mrr@10 42.00 91.00" in page.text
+    )
 
 
 @pytest.mark.usefixtures("words")
@@ -632,6 +634,30 @@ def test_a_score_that_is_a_mean_has_its_interval(tmp_path) -> None:
     assert "Scores by isotrope evaluate" not in report(tmp_path, run)[1].text
 
 
+@pytest.mark.parametrize("gain", [0.3, 0.0])
+def test_the_gain_on_test_data_leads_the_report(gain: float, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    run = write_run(tmp_path / "one", weights="abc")
+    file = run / "result.json"
+    record = json.loads(file.read_text())
+    record["details"]["model"]["start"] = "xyz"
+    file.write_text(json.dumps(record))
+    scores = np.linspace(0.1, 0.6, 200)
+    for folder, weights, more in (
+        (store_folder(None), "xyz", 0.0),
+        (run / "evaluations", "abc", gain),
+    ):
+        items = {"mrr@10": np.roll(scores + more, 7 * bool(more))}
+        metrics = {"mrr@10": float(items["mrr@10"].mean())}
+        key = {"model": weights, "kind": "retrieval", "task": "retrieval"}
+        Store(folder).keep(key, Result("retrieval", "one", metrics, items=items))
+    _, page = report(tmp_path, run)
+    said = "is higher" if gain else "does not differ beyond noise"
+    models = f"35.00 for the original model, {35 + 100 * gain:.2f} for the saved one"
+    assert f"On test data (retrieval), mrr@10 {said}: {models} (+{100 * gain:.2f}, 95%" in page.text
+    assert f"{': higher' if gain else ': noise'} evaluations/" in page.text
+
+
 def test_the_original_model_may_be_another_run(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     start = f"encoder: {tmp_path}/a\n"
@@ -645,7 +671,7 @@ def test_the_original_model_may_be_another_run(tmp_path, monkeypatch) -> None:
         key = {"model": run.name, "kind": "retrieval", "task": "retrieval"}
         Store(run / "evaluations").keep(key, Result("retrieval", "one", {"mrr@10": score}))
     _, page = report(tmp_path, second)
-    assert "original model saved model file b retrieval mrr@10 42.00 91.00" in page.text
+    assert "original model saved model difference file b retrieval mrr@10 42.00 91.00" in page.text
 
 
 def test_stored_scores_of_the_saved_weights_are_shown(tmp_path) -> None:

@@ -30,7 +30,7 @@ from isotrope.reports.pictures import write_pictures
 from isotrope.reports.plots import SECOND, Style, styles
 from isotrope.reports.quantities import explained
 from isotrope.reports.runs import Run, diagnose_command, read_diagnosis, read_runs
-from isotrope.reports.stored_scores import stored_tables
+from isotrope.reports.stored_scores import on_tests, stored_tables
 
 
 def write_report(
@@ -133,7 +133,9 @@ def _blocks(runs: Sequence[Run]) -> list[_RunBlock]:
     for run, style, differs in zip(runs, styles(len(runs)), settings, strict=True):
         diagnosis = read_diagnosis(run.folder) if run.first else None
         label = None if diagnosis is None or run.whole else comparison.pill(diagnosis, run.outcome)
-        sentences = f"{run_summary.verdict(run)} {comparison.twins(run, runs)}".strip()
+        tested = on_tests(run) if len(runs) > 1 else ""  # of one run, it is the headline
+        found = (tested, run_summary.verdict(run), comparison.twins(run, runs))
+        sentences = " ".join(filter(None, found))
         origin, changed = _origin(run), run_summary.changes(run)
         blocks.append(_RunBlock(run, style, sentences, label, diagnosis, differs, origin, changed))
     return blocks

@@ -10,6 +10,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.table import TitledTable
+from isotrope.evaluation.compare import compare_results
 from isotrope.evaluation.store import DAMAGED, load_stored, store_folder, stored_file
 from isotrope.evaluation.tables import in_percent
 from isotrope.measures.bootstrap import LEVEL, intervals
@@ -29,21 +30,66 @@ class StoredScores(NamedTuple):
         file: Path of the stored file, relative to the run folder.
         task: Name of the task, for retrieval with its numbers of queries and documents.
         result: Result with the scores.
-        original: A dict from metrics to scores of the original model; empty if none are stored.
+        original: Result of the original model on the same data; None if none is stored.
     """
 
     test: str
     file: str
     task: str
     result: Result
-    original: Mapping[str, Any]
+    original: Result | None
+
+    def differences(self) -> Mapping[str, Any]:
+        """Return the differences from the original model by metric, as ``compare`` has them."""
+        if self.original is None:
+            return {}
+        try:
+            columns = compare_results([self.original, self.result]).details["columns"]
+        except InputError:  # they were not scored on the same examples, or nothing can be drawn
+            return {}
+        return {name: column["differences"][0] for name, column in columns.items()}
+
+    def pair(self, name: str) -> tuple[str | None, str | None]:
+        """Return a score of the original and of the saved model, out of 100."""
+        before = None if self.original is None else self.original.metrics.get(name)
+        values = (before, self.result.metrics.get(name))
+        out_of = _out_of_100(name, self.result)
+        first, second = (
+            f"{out_of * v:.2f}" if isinstance(v, (int, float)) else None for v in values
+        )
+        return first, second
+
+
+def on_tests(run: Run) -> str:
+    """Return a sentence on the gain of a run on test data, or "" if the original has no scores."""
+    for scores in stored_scores(run):
+        for name, found in scores.differences().items():
+            before, after = scores.pair(name)
+            if before and after:
+                said = {"noise": "does not differ beyond noise"}.get(
+                    found["verdict"], f"is {found['verdict']}"
+                )
+                return (
+                    f"On test data ({scores.task}), {name} {said}: {before} for the original "
+                    f"model, {after} for the saved one ({_spread(found, name, scores.result)})."
+                )
+    return ""
+
+
+def _spread(found: Mapping[str, Any], name: str, result: Result) -> str:
+    """Return a difference and its interval, in points out of 100."""
+    value, low, high = (_out_of_100(name, result) * found[k] for k in ("value", "low", "high"))
+    return f"{value:+.2f}, {LEVEL:.0%} interval {low:+.2f} to {high:+.2f}"
 
 
 def best_on_tests(runs: Sequence[Run]) -> str:
     """Return a sentence on which of several runs is best on all shared tests.
 
     The first score counts that all runs have on a test. The sentence is "" if no test is shared.
+    With one run, it compares the run with the original model.
     """
+    if len({run.folder for run in runs}) < 2:
+        return on_tests(runs[0])
     of_runs = [{scores.test: scores for scores in stored_scores(run)} for run in runs]
     compared: dict[str, tuple[str, list[float]]] = {}
     for test, first in of_runs[0].items():
@@ -54,7 +100,7 @@ def best_on_tests(runs: Sequence[Run]) -> str:
             if len(numbers) == len(runs):
                 compared[test] = name, numbers
                 break
-    if not compared or len({run.folder for run in runs}) < 2:
+    if not compared:
         return ""
     best = set(range(len(runs)))
     for _, numbers in compared.values():
@@ -66,8 +112,8 @@ def best_on_tests(runs: Sequence[Run]) -> str:
     out_of = _out_of_100(name, one.result)
     names = " and ".join(runs[i].whole or runs[i].name for i in sorted(best))
     has = "has" if len(best) == 1 else "have"
-    start = one.original.get(name)
-    before = f"; the original model has {out_of * start:.2f}" if start else ""
+    start, _ = one.pair(name)
+    before = f"; the original model has {start}" if start else ""
     return (
         f"{names} {has} the highest {name} on the test data of all runs ({one.task}): "
         f"{out_of * max(numbers):.2f}{before}.{NOISE}"
@@ -79,23 +125,26 @@ def stored_tables(runs: Sequence[Run]) -> list[TitledTable]:
 
     If the scores of the original model on the same data are stored, they are in the table too.
     """
-    rows: list[tuple[str, str, str, str | None, str, str]] = []
+    rows: list[tuple[str, str, str, str | None, str | None, str, str]] = []
     for run in runs:
-        for _, file, task, result, original in stored_scores(run):
+        for scores in stored_scores(run):
+            result, differences = scores.result, scores.differences()
             means = {name: 100 * x for name, x in result.items.items() if name in result.metrics}
             bounds = intervals(np.stack([*means.values()])) if means else []
             ends = dict(zip(means, bounds, strict=True))
-            for name, value in result.metrics.items():
-                out_of = _out_of_100(name, result)
-                before, after = (
-                    f"{out_of * v:.2f}" if isinstance(v, (int, float)) else None
-                    for v in (original.get(name), value)
-                )
+            for name in result.metrics:
+                before, after = scores.pair(name)
                 if after and name in ends:
                     after += " ({low:.2f} to {high:.2f})".format(**ends[name])
-                rows += [(run.name, task, name, before, after, file)] if after else []
-    note = f"The scores of the models, out of 100. In brackets: {LEVEL:.0%} interval of a mean."
-    columns = ("run", "task", "metric", "original model", "saved model", "file")
+                found = differences.get(name)
+                gain = f"{_spread(found, name, result)}: {found['verdict']}" if found else ""
+                row = (run.name, scores.task, name, before, after, gain, scores.file)
+                rows += [row] if after else []
+    note = (
+        f"The scores of the models, out of 100. In brackets: {LEVEL:.0%} interval of a mean. A "
+        "difference is higher, lower or noise, as in `isotrope evaluate --compare`."
+    )
+    columns = ("run", "task", "metric", "original model", "saved model", "difference", "file")
     return [TitledTable(TITLE, note, columns, rows)] if rows else []
 
 
@@ -117,7 +166,7 @@ def stored_scores(run: Run) -> Iterator[StoredScores]:
                 task += f": {searched['queries']:,} queries, {searched['corpus']:,} documents"
             current = run.weights is not None and key["model"] == run.weights
             encoder = run.settings.get("encoder")
-            original = _stored({**key, "model": start}, encoder, None) if current else {}
+            original = _stored({**key, "model": start}, encoder, None) if current else None
         except (KeyError, *DAMAGED):  # `evaluate` scores it again
             continue
         if current:
@@ -126,9 +175,9 @@ def stored_scores(run: Run) -> Iterator[StoredScores]:
             yield StoredScores(test, path, task, result, original)
 
 
-def _stored(key: Mapping[str, Any], *models: object) -> Mapping[str, Any]:
-    """Return the scores of a task from the first folder of these models that has them, or {}."""
+def _stored(key: Mapping[str, Any], *models: object) -> Result | None:
+    """Return the result of a task from the first folder of these models that has it, or None."""
     for model in models:
-        with suppress(InputError, RuntimeError):  # RuntimeError: there is no home folder
-            return Result.load(stored_file(store_folder(model), key)).metrics
-    return {}
+        with suppress(RuntimeError, *DAMAGED):  # RuntimeError: there is no home folder
+            return load_stored(stored_file(store_folder(model), key))
+    return None
