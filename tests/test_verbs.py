@@ -63,6 +63,12 @@ def test_reprs_are_short(outcome: Any) -> None:
     advice = "add --dev: no dev score was measured"
     one = Outcome(Result("train", "x", {"steps": 1}, {"verdict": advice}), Path("x"))
     assert repr(one).endswith(": 1 step; add dev: no dev score was measured)")
+    found = Outcome(Result("train", "x", {}, {"kept": 91.0, "next": "next, add pairs"}), Path("x"))
+    assert str(found).splitlines()[1:] == [
+        "similarities of general sentences before and after training: correlation 0.91 "
+        "(1: no change; a lower --between raises it)",
+        "next, add pairs",
+    ]
     assert len(repr(outcome.result)) < 200
     assert "and " in repr(outcome.result)
     assert "verdict" in outcome.result.details

@@ -127,6 +127,13 @@ class Outcome:
     def __repr__(self) -> str:
         return f"Outcome({str(self.output)!r}: {self._sentence()})"
 
+    def __str__(self) -> str:
+        """Return the outcome, what the training changed, and what to do next."""
+        from isotrope.reports.run_summary import lines_on_changes
+
+        lines = lines_on_changes(self.result.details, shlex.quote(str(self.output)))
+        return "\n".join([repr(self), *lines])
+
     def _sentence(self) -> str:
         steps = int(self.result.metrics.get("steps") or 0)
         if self.exit_code:

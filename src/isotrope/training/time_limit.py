@@ -84,8 +84,10 @@ class TimeLimit:
             return {**self.whole, **derived}
         if "max_steps" in self.whole:
             return {"max_steps": steps, **derived}
-        # a little less, because the number of steps is rounded up from the epochs
-        return {"epochs": math.floor((steps - 0.01) / steps_per_epoch * 1e7) / 1e7, **derived}
+        # the fewest digits from which the number of steps, which is rounded up, is the same
+        tried = (math.floor((steps - 0.01) / steps_per_epoch * 10**k) / 10**k for k in range(1, 8))
+        epochs = next(x for x in tried if math.ceil(x * steps_per_epoch) == steps)
+        return {"epochs": epochs, **derived}
 
     def spent(self, steps: int, most: int, seconds: float, scores: float) -> dict[str, Any]:
         """Return ``minutes``, the seconds of ``scores`` and of all ``else``, and ``enough``.
