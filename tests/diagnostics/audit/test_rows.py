@@ -65,9 +65,9 @@ def test_each_bar_names_the_side_that_is_embedded(
         embed_rows(encoder, rows)
     lines = [line.partition(",")[0] for line in capsys.readouterr().err.splitlines()]
     assert lines == [
-        f"embed {side}: {count} of 130 texts"
+        f"embed {side}: {count} of 390 tokens"
         for side in ("anchors", "positives", "hard negatives")
-        for count in (128, 130)
+        for count in (384, 390)
     ]
     with progress.showing(show=True):
         embed_rows(encoder, read_rows([f"a{i}" for i in range(70)]))
