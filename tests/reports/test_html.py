@@ -600,13 +600,18 @@ def test_what_training_changed_is_shown(tmp_path) -> None:
     assert "What training changed" not in report(tmp_path, run)[1].text
 
 
+def started_from(run: Path, weights: str) -> None:
+    """Note in a run the fingerprint of its original model."""
+    file = run / "result.json"
+    record = json.loads(file.read_text())
+    record["details"]["model"]["start"] = weights
+    file.write_text(json.dumps(record))
+
+
 def test_the_original_models_score_stands_beside_that_of_the_run(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     run = write_run(tmp_path / "one", weights="abc")
-    file = run / "result.json"
-    record = json.loads(file.read_text())
-    record["details"]["model"]["start"] = "xyz"
-    file.write_text(json.dumps(record))
+    started_from(run, "xyz")
     for place, weights, score in ((store_folder(None), "xyz", 0.42), (run, "abc", 0.91)):
         folder = place / "evaluations" if place == run else place
         key = {"model": weights, "kind": "retrieval", "task": "retrieval"}
@@ -634,14 +639,31 @@ def test_a_score_that_is_a_mean_has_its_interval(tmp_path) -> None:
     assert "Scores by isotrope evaluate" not in report(tmp_path, run)[1].text
 
 
+def test_the_headline_names_each_test(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    run = write_run(tmp_path / "one", weights="abc")
+    started_from(run, "xyz")
+    scores = np.linspace(0.3, 0.6, 200)
+    for task, gain in (("first", -0.2), ("second", 0.2), ("third", 0.3)):
+        for folder, weights, more in (
+            (store_folder(None), "xyz", 0.0),
+            (run / "evaluations", "abc", gain),
+        ):
+            items = {"mrr@10": scores + more}
+            metrics = {"mrr@10": float(items["mrr@10"].mean())}
+            Store(folder).keep(
+                {"model": weights, "kind": "retrieval", "task": task},
+                Result("retrieval", "one", metrics, items=items),
+            )
+    text = report(tmp_path, run)[1].text
+    assert re.search(r"is better on second \(.*\), third \(.*\); worse on first \(", text)
+
+
 @pytest.mark.parametrize("gain", [0.3, 0.0])
 def test_the_gain_on_test_data_leads_the_report(gain: float, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     run = write_run(tmp_path / "one", weights="abc")
-    file = run / "result.json"
-    record = json.loads(file.read_text())
-    record["details"]["model"]["start"] = "xyz"
-    file.write_text(json.dumps(record))
+    started_from(run, "xyz")
     scores = np.linspace(0.1, 0.6, 200)
     for folder, weights, more in (
         (store_folder(None), "xyz", 0.0),
@@ -652,9 +674,10 @@ def test_the_gain_on_test_data_leads_the_report(gain: float, tmp_path, monkeypat
         key = {"model": weights, "kind": "retrieval", "task": "retrieval"}
         Store(folder).keep(key, Result("retrieval", "one", metrics, items=items))
     _, page = report(tmp_path, run)
-    said = "is higher" if gain else "does not differ beyond noise"
-    models = f"35.00 for the original model, {35 + 100 * gain:.2f} for the saved one"
-    assert f"On test data (retrieval), mrr@10 {said}: {models} (+{100 * gain:.2f}, 95%" in page.text
+    lead = "On test data, compared with the original model, the saved model is"
+    said = "better" if gain else "within noise"
+    both = f"mrr@10 35.00 to {35 + 100 * gain:.2f}; +{100 * gain:.2f}, 95% interval"
+    assert f"{lead} {said} on retrieval ({both}" in page.text
     assert f"{': higher' if gain else ': noise'} evaluations/" in page.text
 
 
@@ -663,10 +686,7 @@ def test_the_original_model_may_be_another_run(tmp_path, monkeypatch) -> None:
     start = f"encoder: {tmp_path}/a\n"
     first, second = (write_run(tmp_path / n, weights=n, settings=start) for n in "ab")
     (first / "model").mkdir(exist_ok=True)
-    file = second / "result.json"
-    record = json.loads(file.read_text())
-    record["details"]["model"]["start"] = "a"
-    file.write_text(json.dumps(record))
+    started_from(second, "a")
     for run, score in ((first, 0.42), (second, 0.91)):
         key = {"model": run.name, "kind": "retrieval", "task": "retrieval"}
         Store(run / "evaluations").keep(key, Result("retrieval", "one", {"mrr@10": score}))

@@ -244,7 +244,10 @@ def _is_reversed(table: Compared) -> bool:
 
 
 def _has_no_negatives(tables: list[Compared], table: Compared) -> bool:
-    """Whether each anchor of a softmax has only its positive (a triplet also has a negative)."""
+    """Whether each anchor of a softmax has only its positive.
+
+    A triplet beyond its margin has no gradient either, but it has a negative.
+    """
     is_alone = table.has_single_pairs and table.scale is not None
     return is_alone or all(len(t.gradient) == 1 for t in tables)
 
@@ -287,7 +290,10 @@ def _measure_batch(
 def _components(
     pairs: _ComparedPairs, forces: _Forces, unit: float, *, by_temperature: bool
 ) -> tuple[Terms, float | None]:
-    """Return components and factor of the loss; with ``by_temperature``, weights show ``unit``."""
+    """Return the components of the gradient, and the factor of the loss (``SeenBatch.factor``).
+
+    ``by_temperature`` says whether ``unit`` is the temperature that the weights show.
+    """
     push = forces.push.sum(dim=1)
     factor: float | None = 1.0
     dissipation = unit * push
@@ -340,7 +346,11 @@ def _own_candidates(table: Compared, forces: _Forces) -> Tensor:
 def _measure_vectors(
     tables: list[Compared], pairs: _ComparedPairs, terms: Terms, pulled: Tensor, *, selects: bool
 ) -> dict[str, float | None]:
-    """Measure the embeddings; a loss that ``selects`` may leave pairs out, unlike a softmax."""
+    """Return the measurements of the embeddings.
+
+    ``pulled`` says which anchors are pulled, and ``selects`` whether the loss may leave pairs out,
+    unlike a softmax.
+    """
     table, own, negative = pairs.table, pairs.positive_places, pairs.negative()
     numbers = observe.measure_pairs(pairs, terms, table.anchors)
     # if texts are compared token by token, the score shows the nearest, not the mean of the tokens

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from isotrope.core.errors import InputError
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.table import TitledTable
@@ -20,6 +20,9 @@ TITLE = "Scores by isotrope evaluate"
 """Title of the table of these scores."""
 NOISE = " `isotrope evaluate --compare` tests whether runs differ by more than noise."
 """Sentence after the best of several scores."""
+
+
+_WORDS = {"higher": "better", "lower": "worse", "noise": "within noise"}
 
 
 class StoredScores(NamedTuple):
@@ -45,7 +48,7 @@ class StoredScores(NamedTuple):
             return {}
         try:
             columns = compare_results([self.original, self.result]).details["columns"]
-        except InputError:  # they were not scored on the same examples, or nothing can be drawn
+        except (KeyError, *DAMAGED):  # edited, or not scored on the same examples
             return {}
         return {name: column["differences"][0] for name, column in columns.items()}
 
@@ -61,19 +64,18 @@ class StoredScores(NamedTuple):
 
 
 def on_tests(run: Run) -> str:
-    """Return a sentence on the gain of a run on test data, or "" if the original has no scores."""
+    """Return a sentence on the gain of a run on each test of both models, by the first score."""
+    by_verdict: dict[str, list[str]] = {word: [] for word in _WORDS}
     for scores in stored_scores(run):
-        for name, found in scores.differences().items():
-            before, after = scores.pair(name)
-            if before and after:
-                said = {"noise": "does not differ beyond noise"}.get(
-                    found["verdict"], f"is {found['verdict']}"
-                )
-                return (
-                    f"On test data ({scores.task}), {name} {said}: {before} for the original "
-                    f"model, {after} for the saved one ({_spread(found, name, scores.result)})."
-                )
-    return ""
+        pairs = {name: scores.pair(name) for name in scores.differences()}
+        for name, (before, after) in islice(pairs.items(), 1):
+            gain = scores.differences()[name]
+            spread = _spread(gain, name, scores.result)
+            text = f"{scores.task} ({name} {before} to {after}; {spread})"
+            by_verdict[gain["verdict"]].append(text)
+    found = [f"{_WORDS[word]} on {', '.join(texts)}" for word, texts in by_verdict.items() if texts]
+    lead = "On test data, compared with the original model, the saved model is "
+    return f"{lead}{'; '.join(found)}." if found else ""
 
 
 def _spread(found: Mapping[str, Any], name: str, result: Result) -> str:
@@ -142,7 +144,7 @@ def stored_tables(runs: Sequence[Run]) -> list[TitledTable]:
                 rows += [row] if after else []
     note = (
         f"The scores of the models, out of 100. In brackets: {LEVEL:.0%} interval of a mean. A "
-        "difference is higher, lower or noise, as in `isotrope evaluate --compare`."
+        "difference is higher, lower or noise (p above 0.05, corrected for the scores of a task)."
     )
     columns = ("run", "task", "metric", "original model", "saved model", "difference", "file")
     return [TitledTable(TITLE, note, columns, rows)] if rows else []
