@@ -201,8 +201,12 @@ def test_a_long_dev_score_shows_how_far_it_is(
     monkeypatch.setattr("isotrope.encoders.sentence._PIECE", 8)
     fit(**{**quick, "progress": asked, "dev": "auto", "max_steps": 1})
     told = capsys.readouterr().err
-    for what in ("queries and documents", "general sentences", "held-out and trained records"):
-        line = rf"^embed {what}: [\d,]+ of [\d,]+ (tokens|texts)"
+    for what, unit in (
+        ("queries and documents", "tokens"),
+        ("general sentences", "tokens"),
+        ("held-out and trained records", "texts"),
+    ):
+        line = rf"^embed {what}: [\d,]+ of [\d,]+ {unit}"
         assert (re.search(line, told, re.M) is not None) is asked
 
 

@@ -3,13 +3,14 @@
 import math
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from isotrope.core.errors import NotUsed
+from isotrope.core.errors import InputError, NotUsed
 from isotrope.core.metrics_log import read_log
 from isotrope.core.run_folder import RunFolder
 from isotrope.training import recipe_facts
@@ -139,6 +140,17 @@ def test_a_resumed_run_has_the_time_that_is_left(clock: Clock) -> None:
     resumed = pace_of(clock, 10, 500)
     resumed.load_state_dict(spent)
     assert resumed.until() - clock.now == 540 - spent > 100
+
+
+def test_a_plan_is_read_as_it_was_written(clock: Clock, tmp_path: Path) -> None:
+    limit = TimeLimit(5, {"epochs": 7.0}, frozenset({"log_every"}), True, 1.5, 0.5, clock.now)
+    limit.write(file := tmp_path / "plan.json")
+    clock.now += 9
+    assert TimeLimit.read(file) == replace(limit, began=clock.now)
+    assert TimeLimit.read(tmp_path / "none.json") is None
+    file.write_text('{"minutes": "soon"}')
+    with pytest.raises(InputError, match="restore"):
+        TimeLimit.read(file)
 
 
 def test_minutes_for_all_steps(clock: Clock) -> None:

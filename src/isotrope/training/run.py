@@ -131,8 +131,8 @@ class Outcome:
         """Return the outcome, what the training changed, and what to do next."""
         from isotrope.reports.run_summary import lines_on_changes
 
-        lines = lines_on_changes(self.result.details, shlex.quote(str(self.output)))
-        return "\n".join([repr(self), *lines])
+        details = {} if self.exit_code else self.result.details  # advice is for finished runs
+        return "\n".join([repr(self), *lines_on_changes(details, shlex.quote(str(self.output)))])
 
     def _sentence(self) -> str:
         steps = int(self.result.metrics.get("steps") or 0)

@@ -189,8 +189,7 @@ class TrainSettings(RunSettings):
         None,
         "Minutes that the command may take. --recipe auto plans the number of steps, and the time "
         "of the first steps corrects it. If time is short, there are fewer epochs or steps and no "
-        "second training (--refit). Use --epochs where --recipe auto chooses nothing: with another "
-        "--objective or --loss, --lora, --streaming or several data sets.",
+        "second training (--refit). Use --epochs where --recipe auto chooses nothing (see there).",
         gt=0,
         used=Used(
             lambda planned: planned,

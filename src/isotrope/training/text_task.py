@@ -91,6 +91,7 @@ class TextTask(TrainingTask):
         if rank() == 0:
             ensure_not_replaced(self.output)
             RunFolder(self.output).write_settings(settings.to_yaml())
+            self.limit.write(RunFolder(self.output).plan)
         self.dev.replan(settings.eval_every, settings.prefer)
         return [named(n, new) for n, new in changed.items() if new != getattr(before, n)]
 

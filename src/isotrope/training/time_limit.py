@@ -56,7 +56,7 @@ class TimeLimit:
     second: bool = False
     longer: float = 1.0
     shorter: float = 1.0
-    began: float = field(default_factory=lambda: time.time())  # replaced in tests
+    began: float = field(default_factory=time.time)
 
     @classmethod
     def read(cls, path: Path) -> "TimeLimit | None":
@@ -68,9 +68,11 @@ class TimeLimit:
         if not path.is_file():
             return None
         try:
-            return TypeAdapter(cls).validate_json(read_text(path))
+            plan = TypeAdapter(cls).validate_json(read_text(path))
         except ValueError as error:
             raise InputError(f"restore {path}, or train in another folder: {error}") from error
+        plan.began = time.time()
+        return plan
 
     def write(self, path: Path) -> None:
         """Write the plan without the time at which it began."""
@@ -85,7 +87,7 @@ class TimeLimit:
         if "max_steps" in self.whole:
             return {"max_steps": steps, **derived}
         # the fewest digits from which the number of steps, which is rounded up, is the same
-        tried = (math.floor((steps - 0.01) / steps_per_epoch * 10**k) / 10**k for k in range(1, 8))
+        tried = (math.floor((steps - 0.01) / steps_per_epoch * 10**k) / 10**k for k in range(1, 12))
         epochs = next(x for x in tried if math.ceil(x * steps_per_epoch) == steps)
         return {"epochs": epochs, **derived}
 
