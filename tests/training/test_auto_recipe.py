@@ -682,9 +682,12 @@ def test_what_to_try_next(tmp_path: Path) -> None:
     for changed, task in (
         ({"scored": 1}, "with a file NEW of scored pairs .*--sts NEW`"),
         ({"scored": 1, "columns": 3}, "of pairs .*--retrieval NEW --corpus"),
-        ({"grouped": True}, "of labelled texts .*--labels NEW`"),
+        ({"grouped": True}, "of labelled texts .*--retrieval NEW`"),
     ):
         assert re.search(task, next_step(replace(short, **changed), wide, worse, settings))
+    named = settings.model_copy(update={"columns": ["text", "label=a b"]})
+    advice = next_step(replace(short, grouped=True), wide, worse, named)
+    assert "--retrieval NEW --columns 'text,label=a b'`" in advice
 
 
 @pytest.mark.usefixtures("minilm")

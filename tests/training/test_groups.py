@@ -102,7 +102,7 @@ def test_groups_change_the_training_and_are_resumed_exactly(
     whole = weights(fit(**own("whole")).output)
     with power_cut(2):
         fit(**own("broken"))
-    with pytest.raises(InputError, match="groups was 'label' there, and is None now"):
+    with pytest.raises(InputError, match="groups was 'label' there, and is not set now"):
         fit(**{**own("broken"), "groups": None}, resume=True)
     resumed = weights(fit(**own("broken"), resume=True).output)
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)

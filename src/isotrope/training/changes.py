@@ -104,7 +104,8 @@ def _new_data(report: StoreReport, settings: TrainSettings) -> tuple[str, str]:
     if report.scored == 1 and report.columns == 2:
         return "scored pairs", "--sts NEW"
     if report.grouped and settings.groups is None:
-        return "labelled texts", "--labels NEW"
+        columns = f" --columns {shlex.quote(','.join(settings.columns))}" * bool(settings.columns)
+        return "labelled texts", f"--retrieval NEW{columns}"  # the search that the dev score is of
     files = settings.inputs
     file = files[0] if len(files) == 1 and Path(files[0]).is_file() else "FILE"
     return "pairs", f"--retrieval NEW --corpus {shlex.quote(file)}"

@@ -181,9 +181,15 @@ def check_folder(output: Path, settings: RunSettings, *, resume: bool) -> Result
         old, new = getattr(before, name), getattr(settings, name)
         if name not in settings.free and old != new:
             raise CannotResume(
-                f"cannot resume {output}: {named(name)} was {old!r} there, and is {new!r} now",
+                f"cannot resume {output}: {named(name)} was {_shown(old)} there, and is "
+                f"{_shown(new)} now",
                 remedy="repeat the command that began the run, or choose another output folder",
             )
     if RunFolder(output).result.is_file():
         return Result.load(RunFolder(output).result)
     return None
+
+
+def _shown(value: object) -> str:
+    """Return the value of a setting, which may not be set."""
+    return "not set" if value is None else repr(value)
