@@ -22,7 +22,7 @@ from isotrope.encoders.names import resolve
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.measures.judgement import DevEvaluation, DevHistory
 from isotrope.training import recipe_facts
-from isotrope.training.auto_recipe import with_recipe
+from isotrope.training.auto_recipe import _estimated, with_recipe
 from isotrope.training.changes import general_sentences, kept, next_step, similarities
 from isotrope.training.early_checks import as_begun
 from isotrope.training.recipe_facts import PairFacts
@@ -881,3 +881,30 @@ def test_what_texts_can_teach_is_not_said_without_dropout_or_a_whole_batch(
     path.write_text("".join(f"{b}, and some more words\n" for _, b in pairs(50)))
     chosen(path, tmp_path / "run")
     assert "can teach" not in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("minilm")
+@pytest.mark.parametrize(
+    ("own", "printed"),
+    [
+        ({}, "the steps take about 40 minutes as measured here; `--minutes N` limits it"),
+        ({"refit": False}, "the steps take about 20 minutes as measured here"),
+        ({"max_length": 64}, "the steps take about 20 minutes as measured here"),
+        ({"epochs": 80.0}, "the steps take about 13.3 hours as measured here"),
+        ({"epochs": 0.1}, None),
+        ({"minutes": 5.0}, None),
+        ({"devices": 2}, None),
+    ],
+)
+def test_a_long_training_is_announced(own: dict[str, Any], printed: str | None) -> None:
+    """1,000 records of 128 tokens, trained on in four epochs, twice, at 0.3 seconds a record."""
+    split = recipe_facts.Split(held=0, share=0, apart=True, lacks="")
+    facts = recipe_facts.Facts(
+        records=1000, columns=2, trained=1000, start=PairFacts(), split=split, seconds=0.3,
+        spent=0.0, tokens=np.full(16, 128), kind="pairs", repeated=0,
+    )  # fmt: skip
+    given = {"epochs": 4.0, "max_length": 128, "refit": True, **own}
+    settings = TrainSettings(files=["pairs.tsv"], output="run", **given)
+    lines = list(_estimated(facts, settings))
+    assert len(lines) == (printed is not None)
+    assert not printed or printed in lines[0]

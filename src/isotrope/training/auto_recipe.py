@@ -33,6 +33,7 @@ from isotrope.training.time_limit import SHORTEST, TimeLimit, of_steps
 
 _OF_OBJECTIVES = ("objective", "objective_settings", "query_prompt", "passage_prompt")
 _SAVED = 0.1  # share of the tokens; texts are not cut earlier to save less
+_LONG = 3  # minutes; an estimate for shorter trainings would help nobody
 _FEW = 0.8  # of the records to hold out; if fewer are, the recipe says so
 _STEPS = 0.6  # share of --minutes for reading and steps, as planned at first; the rest: scores
 _REJECTED = {  # by --prefer
@@ -81,7 +82,7 @@ def with_recipe(
         facts = recipe_facts.facts_of(encoder, settings)
     made = [each for each in _choices(facts, encoder, settings) if _applies(each, settings)]
     chosen = settings.model_copy(update={choice.name: choice.value for choice in made})
-    for line in _explained(facts, made, settings):
+    for line in (*_explained(facts, made, settings), *_estimated(facts, chosen)):
         say(line)
     return chosen, _time_limit(facts, encoder, settings, chosen, began)
 
@@ -184,6 +185,15 @@ def _explained(facts: Facts, made: Sequence[Choice], settings: TrainSettings) ->
         yield f"  {' '.join(flag for choice in choices for flag in _flags(choice))}: {why}"
 
 
+def _estimated(facts: Facts, chosen: TrainSettings) -> Iterator[str]:
+    """Yield a line on the time that all steps take, if it is long and nothing limits it."""
+    epochs = _wanted(1.0, facts, chosen) * (2 if chosen.refit else 1)
+    minutes = epochs * _epoch_seconds(facts, chosen.max_length) / 60
+    if chosen.minutes is None and chosen.devices == 1 and minutes >= _LONG:
+        time_of = f"{minutes:.0f} minutes" if minutes < 100 else f"{minutes / 60:.1f} hours"
+        yield f"  the steps take about {time_of} as measured here; `--minutes N` limits it"
+
+
 def _flags(choice: Choice) -> Iterator[str]:
     """Yield the flags of a choice."""
     if choice.name != "objective_settings":
@@ -266,9 +276,14 @@ def _within(epochs: float, facts: Facts, settings: TrainSettings, length: int) -
     if settings.minutes is None:
         return epochs
     planned = 60 * settings.minutes * _STEPS
-    shorter = np.minimum(facts.tokens, length).sum() / facts.tokens.sum()
-    epoch = max(float(facts.trained * shorter * facts.seconds), 1e-9)
+    epoch = max(_epoch_seconds(facts, length), 1e-9)
     return min(epochs, float(f"{max(planned - facts.spent, planned / 10) / epoch:.3g}"))
+
+
+def _epoch_seconds(facts: Facts, length: int) -> float:
+    """Return the seconds of an epoch with texts that are cut after ``length`` tokens."""
+    shorter = np.minimum(facts.tokens, length).sum() / facts.tokens.sum()
+    return float(facts.trained * shorter * facts.seconds)
 
 
 def _wanted(epochs: float, facts: Facts, settings: TrainSettings) -> float:

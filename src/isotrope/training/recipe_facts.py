@@ -78,7 +78,7 @@ class Facts:
     trained: int  # number of records that are not held out
     start: PairFacts
     split: Split
-    seconds: float  # time of a forward and backward pass for a record; 0 without --minutes
+    seconds: float  # time of a forward and backward pass for a record
     spent: float  # seconds that reading and measuring took
     tokens: np.ndarray  # numbers of tokens of the texts that were timed, after they were cut
     kind: str  # texts, pairs, scored pairs or labelled texts
@@ -119,22 +119,19 @@ def facts_of(encoder: SentenceEncoder, settings: TrainSettings) -> Facts:
         if reading.kind == "pairs" and _PER_ANSWER * answers <= len(pairs):
             start = replace(start, answers=answers)
     split = _split(settings, records, len(pairs), start, reading.kind)
-    seconds, tokens = 0.0, np.ones(1)
-    if settings.minutes:
-        timed = [record.texts for record in records[:: max(1, len(records) // _TIMED)]][:_TIMED]
-        limit = limit_of(settings, encoder)
-        texts = [text for texts_of_pass in _passes(timed) for text in texts_of_pass]
-        tokens = np.minimum(encoder.token_counts(texts), limit)
-        seconds = _seconds(timed, limit, untrained)
+    some = min(_TIMED, settings.micro_batch or _TIMED)  # a pass needs no more memory than a step
+    timed = [record.texts for record in records[:: max(1, len(records) // some)]][:some]
+    limit = limit_of(settings, encoder)
+    texts = [text for texts_of_pass in _passes(timed) for text in texts_of_pass]
     return Facts(
         records=len(records),
         columns=columns,
         trained=len(records) - split.held,
         start=start,
         split=split,
-        seconds=seconds,
+        seconds=_seconds(timed, limit, untrained),
         spent=time.monotonic() - began,
-        tokens=tokens,
+        tokens=np.minimum(encoder.token_counts(texts), limit),
         kind=reading.kind,
         repeated=repeated,
         more=next(unread, None) is not None,
@@ -295,13 +292,14 @@ def _passes(records: Sequence[Sequence[str]]) -> list[list[str]]:
 
 
 def _seconds(records: Sequence[Sequence[str]], limit: int, untrained: _Untrained) -> float:
-    """Return the seconds of a forward and backward pass for a record, the median of some passes."""
+    """Return the seconds of a pass for a record, the median of some; the first is slow."""
     took: list[float] = []
-    while len(took) < 2 or (len(took) < 7 and time.monotonic() < untrained.until):
+    most = 2 if untrained.settings.minutes is None else 7
+    while len(took) < 2 or (len(took) < most and time.monotonic() < untrained.until):
         start = time.perf_counter()
         for texts in _passes(records):
             rows, _ = untrained.encoder.tokenize(texts, limit)
             untrained.encoder.of_tokens(rows).square().sum().backward()
         untrained.encoder.zero_grad()
         took.append(time.perf_counter() - start)
-    return float(np.median(took)) / len(records)
+    return float(np.median(took[1:])) / len(records)
