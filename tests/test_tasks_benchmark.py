@@ -147,6 +147,27 @@ def test_d_by_earlier_rules_gives_way_to_d_of_a_cpu_marked(tmp_path: Path, capsy
     assert "| 61.0 (1) ‡ | +1.0 (" in capsys.readouterr().out
 
 
+def test_only_the_default_encoder_has_the_weights_of_the_wheel(tmp_path: Path) -> None:
+    for other in ("multilingual-e5-small", str(tmp_path)):
+        assert tasks.weights(other) == other
+    assert (Path(tasks.weights(tasks.ENCODER)) / "modules.json").is_file()
+
+
+def test_show_prints_some_tasks_and_makes_no_cell(tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(tasks, "run", lambda *_: pytest.fail("a cell is made"))
+    for task in ("conala", "wikiqa"):
+        made = cell(tasks.UNTRAINED, 0, 0, 0) | {"stsb": 80.0, "train_cpu_s": 0}
+        tasks.write(tmp_path / "e" / f"{task}.jsonl", task, [made])
+    common = ["--encoder", "e", "--cells", str(tmp_path)]
+    for named, shown in (([], {"conala", "wikiqa"}), (["wikiqa"], {"wikiqa"})):
+        tasks.main(["show", *named, *common])
+        out = capsys.readouterr().out
+        assert {task for task in tasks.TASKS if f"| {task} |" in out} == shown
+    with pytest.raises(SystemExit):
+        tasks.main(["run", "conalla", *common])
+    assert "no such task: conalla" in capsys.readouterr().err
+
+
 def test_the_page_has_the_rows_that_show_prints() -> None:
     page = (tasks.ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
     rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")]
