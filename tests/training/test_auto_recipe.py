@@ -887,7 +887,7 @@ def test_what_texts_can_teach_is_not_said_without_dropout_or_a_whole_batch(
 @pytest.mark.parametrize(
     ("own", "printed"),
     [
-        ({}, "the steps take about 40 minutes as measured here; `--minutes N` limits it"),
+        ({}, "the steps take about 40 minutes as measured here; `--minutes N` sets a limit"),
         ({"refit": False}, "the steps take about 20 minutes as measured here"),
         ({"max_length": 64}, "the steps take about 20 minutes as measured here"),
         ({"epochs": 80.0}, "the steps take about 13.3 hours as measured here"),
@@ -908,3 +908,6 @@ def test_a_long_training_is_announced(own: dict[str, Any], printed: str | None) 
     lines = list(_estimated(facts, settings))
     assert len(lines) == (printed is not None)
     assert not printed or printed in lines[0]
+    unread = list(_estimated(replace(facts, more=True), settings))
+    assert [line.replace("at least", "about") for line in unread] == lines
+    assert all("at least" in line for line in unread)

@@ -33,7 +33,7 @@ from isotrope.training.time_limit import SHORTEST, TimeLimit, of_steps
 
 _OF_OBJECTIVES = ("objective", "objective_settings", "query_prompt", "passage_prompt")
 _SAVED = 0.1  # share of the tokens; texts are not cut earlier to save less
-_LONG = 3  # minutes; an estimate for shorter trainings would help nobody
+_LONG = 3  # minutes from which the time of a training is printed before it begins
 _FEW = 0.8  # of the records to hold out; if fewer are, the recipe says so
 _STEPS = 0.6  # share of --minutes for reading and steps, as planned at first; the rest: scores
 _REJECTED = {  # by --prefer
@@ -191,7 +191,8 @@ def _estimated(facts: Facts, chosen: TrainSettings) -> Iterator[str]:
     minutes = epochs * _epoch_seconds(facts, chosen.max_length) / 60
     if chosen.minutes is None and chosen.devices == 1 and minutes >= _LONG:
         time_of = f"{minutes:.0f} minutes" if minutes < 100 else f"{minutes / 60:.1f} hours"
-        yield f"  the steps take about {time_of} as measured here; `--minutes N` limits it"
+        about = "at least" if facts.more else "about"
+        yield f"  the steps take {about} {time_of} as measured here; `--minutes N` sets a limit"
 
 
 def _flags(choice: Choice) -> Iterator[str]:

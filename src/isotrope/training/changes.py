@@ -105,7 +105,7 @@ def _new_data(report: StoreReport, settings: TrainSettings) -> tuple[str, str]:
         return "scored pairs", "--sts NEW"
     if report.grouped and settings.groups is None:
         columns = f" --columns {shlex.quote(','.join(settings.columns))}" * bool(settings.columns)
-        return "labelled texts", f"--retrieval NEW{columns}"  # the search that the dev score is of
+        return "labelled texts", f"--retrieval NEW{columns}"  # as the dev score
     files = settings.inputs
     file = files[0] if len(files) == 1 and Path(files[0]).is_file() else "FILE"
     return "pairs", f"--retrieval NEW --corpus {shlex.quote(file)}"

@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 import torch
@@ -119,10 +119,8 @@ def facts_of(encoder: SentenceEncoder, settings: TrainSettings) -> Facts:
         if reading.kind == "pairs" and _PER_ANSWER * answers <= len(pairs):
             start = replace(start, answers=answers)
     split = _split(settings, records, len(pairs), start, reading.kind)
-    some = min(_TIMED, settings.micro_batch or _TIMED)  # a pass needs no more memory than a step
-    timed = [record.texts for record in records[:: max(1, len(records) // some)]][:some]
+    timed = [record.texts for record in records[:: max(1, len(records) // _TIMED)]][:_TIMED]
     limit = limit_of(settings, encoder)
-    texts = [text for texts_of_pass in _passes(timed) for text in texts_of_pass]
     return Facts(
         records=len(records),
         columns=columns,
@@ -131,7 +129,7 @@ def facts_of(encoder: SentenceEncoder, settings: TrainSettings) -> Facts:
         split=split,
         seconds=_seconds(timed, limit, untrained),
         spent=time.monotonic() - began,
-        tokens=np.minimum(encoder.token_counts(texts), limit),
+        tokens=np.minimum(encoder.token_counts([*chain(*_passes(timed))]), limit),
         kind=reading.kind,
         repeated=repeated,
         more=next(unread, None) is not None,
@@ -299,7 +297,9 @@ def _seconds(records: Sequence[Sequence[str]], limit: int, untrained: _Untrained
         start = time.perf_counter()
         for texts in _passes(records):
             rows, _ = untrained.encoder.tokenize(texts, limit)
-            untrained.encoder.of_tokens(rows).square().sum().backward()
+            size = untrained.settings.micro_batch or len(rows)  # needs no more memory than a step
+            for first in range(0, len(rows), size):
+                untrained.encoder.of_tokens(rows[first : first + size]).square().sum().backward()
         untrained.encoder.zero_grad()
         took.append(time.perf_counter() - start)
     return float(np.median(took[1:])) / len(records)
